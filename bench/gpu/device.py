@@ -102,7 +102,9 @@ class Device:
         return made
 
     # ------------------------------------------------------------------------------------------------------- launches
-    def bind(self, module: ModuleType, launches: Sequence[Mapping[str, Any]], tensors: Mapping[str, Any]) -> list[Call]:
+    def bind_launches(
+        self, module: ModuleType, launches: Sequence[Mapping[str, Any]], tensors: Mapping[str, Any]
+    ) -> list[Call]:
         """Ready calls of a kernel's launches, whose arguments name tensors."""
         return [self._bound(module, launch, tensors) for launch in launches]
 

@@ -35,7 +35,7 @@ Array = Any
 
 
 class Launches:
-    """What takes the place of ``tstatic.devices.interpret.bind``: arrays go to the device, and come back when it is done.
+    """What takes the place of ``tstatic.devices.interpret.bind_launches``: arrays go to the device, and come back when it is done.
 
     Args:
         device: Of ``device.py``.
@@ -52,7 +52,9 @@ class Launches:
         new, self._told = self.modules - self._told, set(self.modules)
         return new
 
-    def bind(self, module: ModuleType, launches: Sequence[tuple[Any, ...]], arrays: Mapping[str, Any]) -> list[Any]:
+    def bind_launches(
+        self, module: ModuleType, launches: Sequence[tuple[Any, ...]], arrays: Mapping[str, Any]
+    ) -> list[Any]:
         """Ready calls, as the interpreter's."""
         import numpy as np
 
@@ -97,7 +99,7 @@ class Launches:
                 "constants": constants,
                 "options": options,
             }
-            for call in self.device.bind(module, [launch], tensors):
+            for call in self.device.bind_launches(module, [launch], tensors):
                 call()
         self.device.wait()
         for place, array in taken.items():
@@ -164,7 +166,7 @@ class Plugin:
         from tstatic.devices import interpret
         from tstatic.fusion.codegen.kernel import Kernel
 
-        interpret.bind = self.launches.bind
+        interpret.bind_launches = self.launches.bind_launches
         if not self.dry_run:
             interpret.begin = lambda: None
         _with_gpu_tiles(Kernel)

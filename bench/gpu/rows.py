@@ -135,15 +135,15 @@ class Rows(runner.Bench):
 
         variant = case["time"]
         module = self.load(variant["text"], variant["kernel"])
-        competitors[AGAIN] = [self.device.bind(module, variant["launches"], tensors) for tensors in sets]
+        competitors[AGAIN] = [self.device.bind_launches(module, variant["launches"], tensors) for tensors in sets]
         for way, launches in variant.get("ways", {}).items():
             try:
-                for call in self.device.bind(module, launches, sets[0]):
+                for call in self.device.bind_launches(module, launches, sets[0]):
                     call()
                 self.device.wait()
                 right = self.peer(case) is None or self._against(self.peer(case), case, sets[0])["right"]
                 if right:
-                    competitors[way] = [self.device.bind(module, launches, tensors) for tensors in sets]
+                    competitors[way] = [self.device.bind_launches(module, launches, tensors) for tensors in sets]
                 else:
                     failed[way] = {"error": "wrong results"}
             except Exception as error:

@@ -123,7 +123,7 @@ class Bench:
         )
 
     def _run(self, module: ModuleType, variant: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-        for call in self.device.bind(module, variant["launches"], tensors):
+        for call in self.device.bind_launches(module, variant["launches"], tensors):
             call()
         self.device.wait()
 
@@ -150,7 +150,7 @@ class Bench:
                 found["compared"] = {"error": described(error)}
         if found["unwritten"] or not found["compared"].get("right", True):
             return found
-        competitors = {"kernel": [self.device.bind(module, variant["launches"], tensors) for tensors in sets]}
+        competitors = {"kernel": [self.device.bind_launches(module, variant["launches"], tensors) for tensors in sets]}
         failed: Json = {}
         for name in ("eager", "compiled") if peer is not None else ():
             try:

@@ -48,7 +48,7 @@ class Stub:
     def get(self, tensor: Any) -> Any:
         return tensor
 
-    def bind(self, module: Any, launches: Any, tensors: Any) -> Any:
+    def bind_launches(self, module: Any, launches: Any, tensors: Any) -> Any:
         self.before("bind")
         return [
             lambda one=one: getattr(module, one["function"])(*(tensors[a] for a in one["arguments"]))

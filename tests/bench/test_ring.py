@@ -42,7 +42,7 @@ def launch(factor):
     x, y = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
     arrays = {"x": x, "y": y, "table:addresses": np.array([x.ctypes.data], np.int64)}
     calls = [("kernel", (1,), ("table:addresses", "y", 5), {"BLOCK": 16}, {"num_warps": 4})]
-    for function, args in interpret.bind(cache.load(TEXT, "doubles"), calls, arrays):
+    for function, args in interpret.bind_launches(cache.load(TEXT, "doubles"), calls, arrays):
         x += 1  # what counts is what lies there at the launch
         function(*args)
     np.testing.assert_array_equal(y, factor * x)

@@ -115,7 +115,7 @@ def test_a_size_seen_before_is_looked_up() -> None:
     net = Trained(picked, lambda: paddle.optimizer.Lamb(1e-2))
     for count in (5, 3, 5, 3):
         net.run(feed_of(count))
-    with counted(sections, "infer_op") as shapes, counted(expr_numpy.Code, "bind") as bound:
+    with counted(sections, "infer_op") as shapes, counted(expr_numpy.Code, "bind_operands") as bound:
         for count in (3, 5, 5, 3):
             net.run(feed_of(count))
     assert (shapes, bound) == ([0], [0])
@@ -125,7 +125,7 @@ def test_a_new_size_compiles_no_expression() -> None:
     """What depends on operators, ranks and types is derived for the first size, and holds for all others."""
     net = Trained(picked, lambda: paddle.optimizer.Lamb(1e-2))
     net.run(feed_of(5))
-    with counted(expr_numpy, "_allocate") as compiled, counted(formula.UpdateFormula, "bind") as formulas:
+    with counted(expr_numpy, "_allocate") as compiled, counted(formula.UpdateFormula, "bind_attributes") as formulas:
         for count in (4, 6, 2, 0, 12):
             net.run(feed_of(count))
     # A single row is another matter: what broadcasts along rows of one row is not summed.

@@ -105,7 +105,7 @@ def run_on_device(
     workspace.allocate()
     # As a run does: on a GPU torch's own settings let convolutions round to TF32.
     with device.settings(1)():
-        for tile in step.bind(workspace):
+        for tile in step.bind_workspace(workspace):
             for function, args in tile:
                 function(*args)
         for function, args in step.after:

@@ -6,10 +6,12 @@ As a script it writes the numbers of ``tests/unit/ratchets.json`` that became be
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -73,7 +75,7 @@ def import_circles(files: Trees) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------- probes of references
 # What only some kinds of references have.
-_PROBED = {"bind", "code", "fold", "function", "nodes", "powers", "scratch_metas"}
+_PROBED = {"bind_arrays", "code", "fold", "function", "nodes", "powers", "scratch_metas"}
 
 
 def reference_probes(files: Trees) -> list[str]:
@@ -213,6 +215,69 @@ def wrong_maps(files: Trees) -> list[str]:
     return found
 
 
+# ---------------------------------------------------------------------------------------------------- comments of why
+SEAM = ("comm", "devices", "plan", "runtime")
+"""Packages where a swap of two lines makes a race, a deadlock or a lost error: a reader cannot guess such reasons."""
+LINES_A_COMMENT = 20
+"""Lines of code for each line of comment, at most."""
+UNCOMMENTED = 60
+"""Lines of code that a file may have without any comment."""
+# Words to tools, and rules between sections, give no reason.
+_NO_REASON = re.compile(r"#\s*(type:|noqa|fmt:|pragma|mypy:|-{4})")
+
+
+def seam() -> dict[str, str]:
+    """The files of these packages: path below the root -> text."""
+    return {f: (ROOT / f).read_text(encoding="utf-8") for f in trees() if f.split("/")[1] in SEAM}
+
+
+def comments(text: str) -> dict[int, str]:
+    """Line -> the comment on it, if it may give a reason."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    found = {one.start[0]: one.string for one in tokens if one.type == tokenize.COMMENT}
+    return {line: comment for line, comment in found.items() if not _NO_REASON.match(comment)}
+
+
+def uncommented(files: Mapping[str, str]) -> list[str]:
+    """Packages with fewer comments than one line in 20 of code, and files of 60 lines of code or more with none."""
+    found = []
+    total: dict[str, list[int]] = {}
+    for file, text in files.items():
+        lines, said = code_lines(text), len(comments(text))
+        package = total.setdefault("/".join(file.split("/")[:2]), [0, 0])
+        package[0] += lines
+        package[1] += said
+        if lines >= UNCOMMENTED and not said:
+            found.append(f"{file}: {lines} lines of code without a comment")
+    few = ((name, lines, said) for name, (lines, said) in total.items() if said * LINES_A_COMMENT < lines)
+    return found + [f"{name}: {said} lines of comment for {lines} of code" for name, lines, said in few]
+
+
+def _has_number(value: ast.AST | None) -> bool:
+    nodes = () if value is None else ast.walk(value)
+    return any(isinstance(n, ast.Constant) and type(n.value) in (int, float, complex) for n in nodes)
+
+
+def numbers_without_reason(files: Mapping[str, str]) -> list[str]:
+    """Constants of modules with a number in their value, and neither a comment beside or above them nor a text below."""
+    found = []
+    for file, text in files.items():
+        said, lines, body = comments(text), text.splitlines(), ast.parse(text).body
+        for node, behind in zip(body, [*body[1:], None], strict=True):
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or not _has_number(node.value):
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+            if not any(name.isupper() for name in names):
+                continue
+            own = range(node.lineno, (node.end_lineno or 0) + 1)
+            above = node.lineno - 1 in said and lines[node.lineno - 2].startswith("#")
+            below = isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant)
+            if not (above or below or any(line in said for line in own)):
+                found.append(f"{file}:{node.lineno} {', '.join(names)}")
+    return found
+
+
 # ------------------------------------------------------------------------------------------------------------- how much
 def _step(count: int, size: int) -> int:
     """The next multiple, so that a small change moves no number."""
@@ -260,6 +325,8 @@ MEASURES: Mapping[str, Callable[[], int | list[str]]] = {
     ],
     "constants of tile sizes": lambda: tile_sizes(trees()),
     "packages whose docstring does not name exactly their files": lambda: wrong_maps(trees()),
+    "too few comments in comm, devices, plan and runtime": lambda: uncommented(seam()),
+    "numbers without a reason in comm, devices, plan and runtime": lambda: numbers_without_reason(seam()),
     "lines of tstatic/ without generated stubs": lambda: lines("*.py"),
     "lines of tstatic/ without docstrings, comments and blank lines": lambda: _step(
         sum(code_lines(f.read_text(encoding="utf-8")) for f in PACKAGE.rglob("*.py")), 500

@@ -83,10 +83,10 @@ class _RecordedLane:
         self.stream = lane.stream
         self.buffer = lane.buffer
 
-    def bind(
+    def bind_definition(
         self, definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any] | None = None
     ) -> list[Call]:
-        made: list[Call] = self._lane.bind(definition, ins, outs, attrs)
+        made: list[Call] = self._lane.bind_definition(definition, ins, outs, attrs)
         op = FrozenOp(definition, (), (), definition.complete(attrs or {}))
         if not self._lane.device.host_reason(op):
             return made

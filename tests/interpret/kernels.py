@@ -84,7 +84,7 @@ def run_kernel(
         if isinstance(one, LibraryProduct):
             _multiply(one, given)
             continue
-        for function, args in interpret.bind(module, [one.call], given):
+        for function, args in interpret.bind_launches(module, [one.call], given):
             function(*args)
     for name, whole in memory.items():
         zones = np.concatenate([whole[: CANARY * 8], whole[len(whole) - CANARY * 8 :]])

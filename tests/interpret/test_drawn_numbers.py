@@ -62,7 +62,7 @@ def test_words_are_those_of_the_generator(key: RngKey, first: int, own: int) -> 
         "draws": np.array([key.position, own], np.int64),
     }
     launch = "kernel", (1,), ("y", "rng", "draws", first, 13), {"BLOCK": 16}, {}
-    for function, args in interpret.bind(loaded, [launch], arrays):  # type: ignore[list-item]
+    for function, args in interpret.bind_launches(loaded, [launch], arrays):  # type: ignore[list-item]
         function(*args)
     assert np.array_equal(arrays["y"][:13], random_bits(13, philox_key(key, own), first))
 
@@ -104,7 +104,7 @@ def test_halves_are_those_of_the_generator(key: RngKey, first: int, own: int) ->
         arrays = {"y": np.zeros(64, np.int32), "rng": numbers, "draws": table}
         loaded = cache.load(module("", helpers({function}), text), "halves")
         launch = "kernel", (1,), ("y", "rng", "draws", at, *more), constants, {}
-        for call, args in interpret.bind(loaded, [launch], arrays):  # type: ignore[list-item]
+        for call, args in interpret.bind_launches(loaded, [launch], arrays):  # type: ignore[list-item]
             call(*args)
         return arrays["y"]
 

@@ -99,7 +99,7 @@ def launch(kernel: Kernel, arrays: dict[str, Any]) -> None:
     (call,) = (calls := kernel.plan(TINY)).launches
     given = dict(arrays)
     given |= {n: table.filled(arrays, interpret.DEVICE.span) for n, table in calls.tables.items()}
-    for function, args in interpret.bind(cache.load(kernel.text, kernel.name), [call.call], given):
+    for function, args in interpret.bind_launches(cache.load(kernel.text, kernel.name), [call.call], given):
         function(*args)
 
 

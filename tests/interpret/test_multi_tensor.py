@@ -175,7 +175,7 @@ def launch(kernel: Kernel, arrays: dict[str, Any], target: Target, stopped: bool
     module = cache.load(kernel.text, kernel.name)
     launches = [one.call for one in calls.launches]
     with np.errstate(all="ignore"):
-        for function, args in interpret.bind(module, launches, given):
+        for function, args in interpret.bind_launches(module, launches, given):
             function(*args)
 
 

@@ -109,7 +109,7 @@ def test_the_addend_may_lie_where_the_sum_goes(dtype: str) -> None:
     rng = np.random.default_rng(3)
     x, y, there = (rng.normal(size=s).astype(dtype) for s in ((5, 7), (7, 6), (5, 6)))
     wanted = (x.astype("float64") @ y + there).astype(dtype)
-    for function, arguments in PRODUCT_AND_ADD.ref.bind((x, y, there), (there,), {}, (), {}):
+    for function, arguments in PRODUCT_AND_ADD.ref.bind_arrays((x, y, there), (there,), {}, (), {}):
         function(*arguments)
     assert np.allclose(there, wanted, 2e-3 if dtype == "float16" else 1e-5)
 
@@ -122,7 +122,7 @@ def test_its_two_forms_agree(turned: tuple[bool, bool]) -> None:
     attrs = {"trans_x": turned[0], "trans_y": turned[1]}
     wanted = (x.T if turned[0] else x) @ (y.T if turned[1] else y) + bias
     out = np.empty((7, 6))
-    for function, arguments in PRODUCT_AND_ADD.ref.bind((x, y, bias), (out,), attrs, (), {}):
+    for function, arguments in PRODUCT_AND_ADD.ref.bind_arrays((x, y, bias), (out,), attrs, (), {}):
         function(*arguments)
     assert np.allclose(out, wanted)
     assert TorchForm(PRODUCT_AND_ADD).writes, "it writes where it is told"

@@ -35,7 +35,7 @@ def check_bind(definition: OpDef, sample: Sample) -> None:
         a[...] = 0
     with np.errstate(all="ignore"):
         scratch = scratch_arrays(definition.ref.scratch(metas_of(ins), metas_of(outs), done))
-        calls = definition.ref.bind(ins, outs, done, scratch, reserved(definition))
+        calls = definition.ref.bind_arrays(ins, outs, done, scratch, reserved(definition))
         turns = ["first", "second"]
         if any(isinstance(function, Recording) for function, _ in calls):
             turns = ["first", "other values", "third", "fourth"]

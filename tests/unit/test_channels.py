@@ -18,7 +18,7 @@ def channels(shape: tuple[int, ...] = (2, 3, 5), axis: int = 1) -> Channels:
 
 
 def test_only_what_wanted_results_need_is_left() -> None:
-    bound = channels().bind({"rate": 0.5, "name": "text"}, ["Y"])
+    bound = channels().bind_attributes({"rate": 0.5, "name": "text"}, ["Y"])
     assert {n: str(node) for n, node in bound.nodes.items()} == {
         "center": "cmean(x)", "offset": "(center * 0.5)", "y": "(x - offset)",
     }  # fmt: skip
@@ -28,14 +28,14 @@ def test_only_what_wanted_results_need_is_left() -> None:
 
 
 def test_terms_have_all_elements_or_one_per_channel_and_may_wait_for_a_sum() -> None:
-    bound = channels().bind({"rate": 0.5}, ["Y", "Count", "Shifted"])
+    bound = channels().bind_attributes({"rate": 0.5}, ["Y", "Count", "Shifted"])
     assert bound.data == {"x", "y", "shifted"}
     assert bound.late == {"center", "offset", "y", "count"}
     assert str(bound.nodes["count"]) == "((center * 0) + 10)"
 
 
 def test_needs_stop_at_what_is_known() -> None:
-    bound = channels().bind({"rate": 0.5}, ["Y", "Shifted"])
+    bound = channels().bind_attributes({"rate": 0.5}, ["Y", "Shifted"])
     assert bound.needs(["y", "shifted"]) == ("bias", "x", "center", "offset", "y", "shifted")
     assert bound.needs(["y"], ["offset"]) == ("x", "offset", "y")
     assert bound.needs([]) == ()

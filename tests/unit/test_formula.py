@@ -20,7 +20,7 @@ def formula(**texts: str) -> UpdateFormula:
 
 
 def test_the_largest_parts_of_one_element_are_numbers() -> None:
-    bound = formula(rate="learningrate * 2", ParamOut="param * (1 - rate * decay) - grad * rate").bind(
+    bound = formula(rate="learningrate * 2", ParamOut="param * (1 - rate * decay) - grad * rate").bind_attributes(
         {"decay": 0.5}, {"Param", "Grad", "LearningRate", "ParamOut"}
     )
     assert [str(n) for n in bound.numbers.values()] == ["(1 - ((learningrate * 2) * 0.5))", "(learningrate * 2)"]
@@ -28,9 +28,9 @@ def test_the_largest_parts_of_one_element_are_numbers() -> None:
 
 
 def test_an_empty_number_counts_as_1_and_attributes_select_terms() -> None:
-    bound = formula(ParamOut="where((mode == 'l2') & (c != 0), param + c, param) - grad * learningrate").bind(
-        {"mode": "l2", "c": 0.0}, {"Param", "Grad", "ParamOut"}
-    )
+    bound = formula(
+        ParamOut="where((mode == 'l2') & (c != 0), param + c, param) - grad * learningrate"
+    ).bind_attributes({"mode": "l2", "c": 0.0}, {"Param", "Grad", "ParamOut"})
     assert {n: str(e) for n, e in bound.elements.items()} == {"ParamOut": "(param - grad)"}
     assert bound.numbers == {}
 
@@ -41,9 +41,9 @@ def test_sums_of_squares_make_a_second_pass_only_where_a_number_needs_them() -> 
         "norm": "squares(grad)",
         "ParamOut": "param - grad * where(clips, learningrate / sqrt(norm), learningrate)",
     }
-    first, second = formula(**texts).bind({"clips": True}, given).passes()
+    first, second = formula(**texts).bind_attributes({"clips": True}, given).passes()
     assert (list(first.squares), list(first.outputs), list(second.outputs)) == (["norm"], [], ["ParamOut"])
-    (only,) = formula(**texts).bind({"clips": False}, given).passes()
+    (only,) = formula(**texts).bind_attributes({"clips": False}, given).passes()
     assert (only.squares, list(only.outputs)) == ({}, ["ParamOut"])
 
 

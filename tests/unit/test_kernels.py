@@ -790,7 +790,7 @@ def update_in_place(type: str, attrs: dict[str, Any], **given: Array) -> None:
     done = definition.complete(attrs)
     metas = definition.ref.scratch(metas_of(ins), metas_of(outs), done)
     scratch = buffers([(m.shape, m.dtype.np) for m in metas])
-    for function, args in definition.ref.bind(ins, outs, done, scratch, {}):
+    for function, args in definition.ref.bind_arrays(ins, outs, done, scratch, {}):
         function(*args)
 
 

@@ -33,7 +33,7 @@ def test_expressions_write_into_memory_with_gaps(text: str, dtype: str) -> None:
     code = compile_numpy({0: parse(text)}, {"x": (0, kind)}, {0: wanted}, {})
 
     def run(x: np.ndarray, out: np.ndarray) -> np.ndarray:
-        for function, args in code.bind([x], [out], [np.empty(x.shape, r) for r in code.registers]):
+        for function, args in code.bind_operands([x], [out], [np.empty(x.shape, r) for r in code.registers]):
             function(*args)
         return out
 
@@ -62,7 +62,7 @@ def test_values_are_compared_with_rows_of_a_number(text: str, dtype: str, shape:
         x.flat[:2] = np.nan, np.inf
         x[..., -1] = -0.0
     x, out = np.repeat(x, 2, -1)[..., ::2] if apart else x, np.full(shape, 99, kind)
-    calls = code.bind([x], [out], [np.empty(shape, r) for r in code.registers])
+    calls = code.bind_operands([x], [out], [np.empty(shape, r) for r in code.registers])
     for function, args in calls:
         function(*args)
     low, high = (0, None) if text == "maximum(x, 0)" else (-1, 6)

@@ -55,7 +55,7 @@ def test_circles_are_found_through_lazy_and_type_only_imports_and_through_others
 @pytest.mark.parametrize(
     "probe",
     [
-        "hasattr(d.ref, 'bind')",
+        "hasattr(d.ref, 'bind_arrays')",
         "getattr(ref, name, None)",
         "isinstance(op.definition.ref, Fill)",
         "getattr(f, 'nodes', 1)",
@@ -94,6 +94,38 @@ def test_few_op_types_are_no_table() -> None:
 def test_a_size_of_tiles_is_found() -> None:
     files = parsed(ops__a="_TILE = 1 << 16\nROW_TILE: int = 4\nTILES = 3\nOWN = TileSize(5)", static__a="TILE = 1")
     assert measures.tile_sizes(files) == [f"tstatic/ops/a.py:{n}" for n in ("_TILE", "ROW_TILE", "OWN")]
+
+
+def test_a_package_with_few_comments_and_a_long_file_without_any_are_found() -> None:
+    code = "\n".join(f"a{i} = {i}" for i in range(60))
+    few = {"tstatic/comm/a.py": f"# Why.\n{code}\nb = 1  # also why\n", "tstatic/comm/b.py": "c = 2\n"}
+    assert measures.uncommented(few) == ["tstatic/comm: 2 lines of comment for 62 of code"]
+    enough = {**few, "tstatic/comm/b.py": "# One.\n# Two.\n"}
+    assert measures.uncommented(enough) == []
+    (found, _) = measures.uncommented(
+        {"tstatic/plan/a.py": f"# ------ a rule\n{code}  # noqa: E1\n", "tstatic/plan/b.py": "# a\n"}
+    )
+    assert found == "tstatic/plan/a.py: 60 lines of code without a comment"
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        "A = 3",
+        "_A = 1 << 5",
+        "A, B = 1, 2",
+        "A: int = 3",
+        "A = timedelta(days=30)",
+        "A = (1.5, 2)\n\n# Why, of something else.",
+    ],
+)
+def test_a_number_without_a_reason_is_found(constant: str) -> None:
+    assert len(measures.numbers_without_reason({"tstatic/comm/a.py": constant})) == 1
+    said = f"# Why.\n{constant}", f'{constant.splitlines()[0]}\n"""Why."""', f"{constant.splitlines()[0]}  # why"
+    assert measures.numbers_without_reason(dict(enumerate(said))) == []  # type: ignore[arg-type]
+    other = "a = 3", "A = True", "A = 'text'", "A = []", "def f():\n    A = 3", "# Why.\nA = 3\nB = 'no number'"
+    assert measures.numbers_without_reason(dict(enumerate(other))) == []  # type: ignore[arg-type]
+    assert len(measures.numbers_without_reason({"a": f"b = 1  # why, of another\n{constant}"})) == 1
 
 
 def test_names_of_files_are_read_from_the_heads_of_bullets() -> None:

@@ -127,7 +127,7 @@ def test_calls_are_bound_once_and_replayed() -> None:
 
     ref, out = CallRef(calls), np.empty_like(X)
     x = X.copy()
-    bound = ref.bind([x], [out], {"by": 3.0}, [], {})
+    bound = ref.bind_arrays([x], [out], {"by": 3.0}, [], {})
     for value in (1, 2):
         x[...] = value
         for function, args in bound:

@@ -1,13 +1,15 @@
-"""The seam between what runs plans and what devices are: which way imports point there, and how large its parts may be."""
+"""The seam between what runs plans and what devices are: which way imports point, how large its parts are, what is called bind."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import tstatic
+from tests.helpers import measures
 
 PACKAGE = Path(tstatic.__file__).parent
 SEAM = {"tstatic.devices", "tstatic.devices.base", "tstatic.devices.step", "tstatic.devices.queued"}
@@ -61,3 +63,51 @@ def test_classes_that_were_two_machines_in_one_stay_small(file: str, name: str, 
     (found,) = [n for n in ast.parse(text).body if isinstance(n, ast.ClassDef) and n.name == name]
     assert lines_of_code(found, text.splitlines()) <= most
     assert len(found.bases) <= 1, "no mix-in"
+
+
+# ------------------------------------------------------------------------------------------------------------- one name
+def devices(files: Mapping[str, ast.Module]) -> set[str]:
+    """The names of ``Device``, of the classes that it consists of, and of all below them."""
+    bases = {
+        node.name: {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+        for file, tree in files.items()
+        if file.startswith("tstatic/devices/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    found = {"Device"} | bases.get("Device", set())
+    while more := {name for name, above in bases.items() if above & found} - found:
+        found |= more
+    return found
+
+
+def vague_binds(files: Mapping[str, ast.Module]) -> list[str]:
+    """Functions called ``bind`` that are not ``Device.bind``: a name must say what it binds, or a search finds them all."""
+    known = devices(files)
+    right = {
+        id(method)
+        for file, tree in files.items()
+        if file.startswith("tstatic/devices/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name in known
+        for method in node.body
+    }
+    return [
+        f"{file}:{node.lineno}"
+        for file, tree in files.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "bind" and id(node) not in right
+    ]
+
+
+def test_only_devices_have_a_method_called_bind() -> None:
+    assert vague_binds(measures.trees()) == []
+
+
+def test_a_bind_that_is_not_a_devices_is_found() -> None:
+    bind = "\n    def bind(self): ...\n"
+    text = f"class Device:{bind}class A(base.Device):{bind}class B(A):{bind}"
+    assert vague_binds({"tstatic/devices/a.py": ast.parse(text)}) == []
+    for wrong in ("def bind(): ...", f"class C:{bind}", "def f():\n    async def bind(): ..."):
+        assert len(vague_binds({"tstatic/devices/a.py": ast.parse(f"{text}\n{wrong}")})) == 1
+    assert len(vague_binds({"tstatic/comm/a.py": ast.parse(f"class Device:{bind}")})) == 1

@@ -68,7 +68,7 @@ def agree(seed: int) -> tuple[bool, int]:
             rng.shuffle(order)
             for task in order:
                 for w, p in part.tasks[task]:
-                    for function, args in part.works[w][0].bind(Workspace())[p]:
+                    for function, args in part.works[w][0].bind_workspace(Workspace())[p]:
                         function(*args)
             for work, _ in part.works:
                 for function, args in work.after:
@@ -146,7 +146,7 @@ def test_a_failure_names_its_step(threads: int) -> None:
     chain = TileChain(first, "first", threads)
     assert chain.add(second, "second")
     pool = Pool(threads) if threads > 1 else None
-    calls, op_of_call = chain.bind([Workspace() for _ in range(threads)], pool)
+    calls, op_of_call = chain.bind_workspaces([Workspace() for _ in range(threads)], pool)
     failed = []
     for (function, args), owner in zip(calls, op_of_call, strict=True):
         try:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tstatic.errors import RankFailedError
 
+# Said by every rank, so that a port scanner, or another library's rendezvous, is not taken for one.
 PROTOCOL = "tstatic"
 OTHER_PORT = "choose another MASTER_PORT for one of the jobs, and start each rank once"
 
@@ -64,7 +65,11 @@ class Claimant:
         """
         try:
             return cls(
-                str(message["host"])[:255], int(message["pid"]), str(message["token"])[:64], float(message["age"])
+                # Cut off: whoever connects may send anything, and errors show it.
+                str(message["host"])[:255],
+                int(message["pid"]),
+                str(message["token"])[:64],
+                float(message["age"]),
             )
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError("no claimant") from error
@@ -109,6 +114,7 @@ class Admission:
     def stranger(self, message: Mapping[str, Any]) -> str:
         """Returns why the sender belongs to another job than this one; empty if it may belong to this one."""
         job = str(message.get("job", ""))[:255]
+        # Only names that both have tell two jobs apart: some launchers give none.
         if job and self.job and job != self.job:
             return f"the port belongs to job '{self.job}', and this rank belongs to job '{job}'"
         if message.get("size") != self.size or message["rank"] >= self.size:

@@ -26,7 +26,7 @@ class CollectiveRef(Ref):
         self.binder = binder
         self.functions = (binder,)
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         return self.binder(ins, outs, attrs, reserved["group"])
 
 
@@ -40,12 +40,14 @@ def in_place(xs: Sequence[Array], outs: Sequence[Array], group: Communicator) ->
     return [
         (device.copy, (out, x, group.stream))
         for x, out in zip(xs, outs, strict=True)
+        # Equal spans alone do not do: a view with gaps may begin and end where the result does.
         if x is not out and not (device.span(x) == device.span(out) and device.contiguous(x))
     ]
 
 
 def _unless(skip: Any, group: Communicator, collective: Collective) -> None:
     """Runs a collective in steps in which it is not skipped, which are the same on all replicas."""
+    # The value is equal on all replicas, so none waits in a collective that another one leaves out.
     if not bool(group.device.to_host(skip, group.stream).flat[0]):
         collective()
 
@@ -65,10 +67,11 @@ def _register(
         **more: Further fields of the op definition.
     """
 
-    def bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    def bind_in_group(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
         collective = make(group, outs[0], attrs)
         skip = ins[1] if len(ins) > 1 else None
         run = (collective, ()) if skip is None else (_unless, (skip, group, collective))
+        # Copied first: the collective sums into the results, and its inputs may be read again.
         return [*in_place(ins[0], outs[0], group), run]
 
     register(
@@ -77,8 +80,9 @@ def _register(
             slots,
             attrs=attrs,
             infer=_same,
-            ref=CollectiveRef(bind),
+            ref=CollectiveRef(bind_in_group),
             inplace=(("X", "Out"),),
+            # Never removed, merged or moved: the other replicas wait for it.
             effects=True,
             collective=True,
             **more,

@@ -48,11 +48,13 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     if how.collect and how.world > 1:
         _check_updates(program)
     if how.sync_batch_norm and how.world > 1:
+        # Also without `collect`: statistics are those of the whole batch, whoever sums the gradients.
         program, report.norms = _synchronised(program)
     if not how.collect or how.world == 1:
         return [program] * how.replicas, report
     # Loss scaling skips a step whose gradients are not finite: that is not an error.
     watch = 0 if any(op.type == "update_loss_scaling" for op in program.ops) else how.watch
+    # Before `_gradients`, which leaves out what is summed as rows.
     program, report.tables = _gathered(program, watch)
     gradients = list(_gradients(program, how.replicas))
     report.gradients = len(gradients) + report.tables
@@ -70,6 +72,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         return [program] * how.replicas, report
     # Only the sum is the owner's alone; the gradient itself exists on every replica.
     owned = {f"{value}{REDUCED}": owner for value, owner in owners.items()}
+    # After the sums, before the sends: what an owner computes follows from what only it has.
     program, placed = _placed(program, owned, report)
     program = _sent(program, placed, how, report)
     return [_mine(program, placed, replica) for replica in range(how.replicas)], report
@@ -339,6 +342,7 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
         places = set(mine.values())
         # Values sent to all replicas do not count: the owner of the other inputs has them, too.
         if len(places) > 1 or (places and (op.sub_blocks or op.definition.effects or op.definition.random)):
+            # Once for all later readers (`known`): each collective is a wait for the slowest replica.
             broadcast, results = _broadcast(mine, placed, op, metas, names)
             ops.append(broadcast)
             known.update(results)
@@ -407,6 +411,7 @@ def _mine(program: FrozenProgram, placed: Placed, replica: int) -> FrozenProgram
         if not op.definition.collective:
             places = {placed[v] for v in op.writes() if v in placed}
             if places and replica not in places:
+                # Noted for the collectives below, in which this replica takes part without the value.
                 absent.update(op.writes())
                 continue
             ops.append(op)

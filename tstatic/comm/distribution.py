@@ -82,6 +82,7 @@ class Report:
     @property
     def block(self) -> int:
         """Number of processes whose gradients are summed before the sum over all; 0: one level."""
+        # Without gradients nothing is summed in blocks, whatever the strategy says.
         return self.how.block if self.reductions else 0
 
     @property
@@ -92,6 +93,7 @@ class Report:
     @property
     def before(self) -> int:
         """Collectives of a step if each gradient and parameter had its own."""
+        # Two for each batch norm: statistics on the way forward, sums on the way back.
         return self.gradients + self.parameters + self.shared + 2 * self.norms
 
     @property

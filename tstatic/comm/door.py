@@ -37,6 +37,7 @@ class Door:
             on_double: Called with a rank that two processes claim, either of which may belong to this job, and a text about them.
             failing: Returns whether this job has failed, so that its port is about to be free.
         """
+        # Before the thread starts, which calls them.
         self._on_double, self._failing = on_double, failing
         self._answers.start()
 
@@ -48,6 +49,7 @@ class Door:
         if not Admission.is_request(message) or "left" in message:
             return None
         rank, newcomer, stranger = message["rank"], Claimant.of(message), self._admission.stranger(message)
+        # Ages and not clocks: those of two machines differ.
         older = newcomer.age > time.monotonic() - self._formed
         again = not stranger and newcomer.token == self._admission.holders[rank].token
         if again or (self._failing() and (stranger or not older)):

@@ -51,6 +51,7 @@ def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
         # A RankFailedError is about another rank, or all ranks raise it: the others know.
         if not isinstance(error, RankFailedError | RankNumericsError):
             monitor.fail("raised", describe(error))
+            # Bounded: a rank whose peers do not read must end all the same.
             monitor.flush(1.0)
         before(kind, error, trace)
 
@@ -62,9 +63,12 @@ def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
             if os.getpid() == pid:
                 start = time.monotonic()
                 while monitor.verdict is None and time.monotonic() < start + _PATIENCE[monitor.accused]:
+                    # In a signal handler: it can only look again, seldom enough to leave the core to other threads.
                     time.sleep(0.01)
+                # Behind the wait: told earlier, this rank would be the first to fail, and the one that died the second.
                 monitor.fail("ended", "was ended by SIGTERM")
                 monitor.flush(0.5)
+            # The default and the signal once more: the exit status then says which one ended the process, as launchers expect.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
@@ -77,6 +81,7 @@ def _leave(close: Callable[[], bool]) -> None:
     # A thread of gloo is inside a call that cannot be ended, and Python would wait for it.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
+            # By hand, as `os._exit` leaves out all that Python does at its end.
             stream.flush()
     os._exit(1)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tstatic.logs import warn_once
 
 _ALIKE = 3
-"""Consecutive steps with bitwise equal feeds after which a warning is logged."""
+"""Consecutive steps with bitwise equal feeds after which a warning is logged: one may be a constant input, or chance."""
 
 _WATCHED = 32
 """The number of first steps in which feeds are compared: a script that splits its data does so from the start."""
@@ -43,6 +43,7 @@ class FeedWatch:
 
     def compare(self, feeds: Sequence[str]) -> None:
         """Warns once if some ranks fed the same data in several steps; ``feeds`` are digests by rank."""
+        # Without a digest of every rank, as in a step that is fed nothing, there is nothing to compare.
         if not all(feeds):
             return
         self._steps += 1

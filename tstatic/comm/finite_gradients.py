@@ -19,7 +19,7 @@ Look = Callable[[Sequence[HostArray], HostArray | None], None]
 _PIECE = 1 << 19
 """Elements that are looked at and added together: 2 MB of float32 stay in a cache, and calls are few."""
 _NAMED = 4
-"""So many gradients a message names."""
+"""So many gradients a message names: one NaN mostly spoils those of all layers before it."""
 
 
 def all_finite(array: HostArray) -> bool:
@@ -147,6 +147,7 @@ class WatchedSum:
     def __init__(self, add: Add, parts: Sequence[HostArray], to: Sequence[int], watches: Sequence[Watch]) -> None:
         self._add = add
         dtype = dtype_of(parts[0].dtype).compute.np
+        # 16-bit floats are added in float32, so their sum needs memory of its own.
         self._in_place = 0 in to and parts[0].dtype == dtype
         scratch: HostArray = np.empty(0 if self._in_place else min(parts[0].size, _PIECE), dtype)
         self._watches = watches

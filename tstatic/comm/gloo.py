@@ -111,6 +111,7 @@ class Store:
         self, launch: ProcessInfo, port: int | None, deadline: float, agent: bool = False, patient: bool = True
     ) -> None:
         distributed = _torch().distributed
+        # At least a second: a rank that comes late fails at what is wrong, not at a time-out of nothing.
         left = max(1.0, deadline - time.monotonic())
         mine = port is None and not agent
         at = launch.port if agent else port or 0
@@ -121,6 +122,7 @@ class Store:
             )
 
         try:
+            # torch's own time-out ends half a second earlier, and says more than ours.
             table = connect() if mine or not patient else bounded(connect, left + 0.5)
         except Exception as error:
             why = str(error).strip().splitlines()[0]
@@ -144,8 +146,9 @@ class Store:
                         return name, str(self.table.get(name).decode())
                 if time.monotonic() >= deadline:
                     return "", ""
-                time.sleep(0.02)
+                time.sleep(0.02)  # each look is a request to the store
 
+        # Half a second more than `look` itself takes: it ends by its own answer unless the store hangs.
         return bounded(look, max(1.0, deadline - time.monotonic() + 0.5))
 
     def under(self, name: str) -> Any:
@@ -167,6 +170,7 @@ def bounded(call: Callable[[], T], seconds: float) -> T:
         except BaseException as error:
             done.put((None, error))
 
+    # A daemon: Python must be able to end while torch hangs.
     threading.Thread(target=run, name="tstatic-store", daemon=True).start()
     try:
         value, error = done.get(timeout=seconds)
@@ -206,6 +210,7 @@ class Gloo:
         self._works: list[Any] = []
 
     def _started(self, work: Any) -> Callable[[], bool]:
+        # Kept while they run: `stop` must know what gloo may still write to. Dropped then: works hold their arrays.
         self._works = [w for w in self._works if not w.is_completed()]
         self._works.append(work)
 
@@ -255,15 +260,18 @@ class Gloo:
         """Stops running work, so that it writes to no array any more; returns whether that worked."""
         nodes = _sockets()
         for fd, node in self._mine.items():
+            # The number may belong to another file by now: the inode tells.
             if nodes.get(fd) == node:
+                # Of a duplicate: closing it leaves gloo's own descriptor alone, whose number another file could get.
                 with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as link:
                     if not link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                         link.shutdown(socket.SHUT_RDWR)
+        # A connection that is shut down ends its work in no time; a thread that hangs all the same is given up.
         deadline = time.monotonic() + 2.0
         while any(not work.is_completed() for work in self._works):
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.001)
+            time.sleep(0.001)  # nothing tells when gloo's work has ended
         return True
 
     def close(self) -> None:

@@ -71,7 +71,9 @@ class GlooTransport:
             device.synchronize([stream])
             sent = [a if s is None else s for a, s in zip(part.arrays, part.staged, strict=True)]
         gets = [roots is None or roots[i] == self.rank for i in range(len(sent))]
+        # gloo sums in place: a place that keeps its values sends a copy of them.
         sent = [s if got or s is not a else s.copy() for s, a, got in zip(sent, part.arrays, gets, strict=True)]
+        # The host has the values in its hands; those of other devices were looked at there.
         if part.watch is not None and part.watch.of_host:
             self.peers.all_reduce(sent, block, part.watch.look_at)
         else:
@@ -100,6 +102,7 @@ class GlooTransport:
 
     def _send(self, part: Part, roots: Sequence[int]) -> None:
         hosts = [_read(part.lane, a) for a in part.arrays]
+        # Neighbours of one root in one call, in the order that all ranks have.
         for root, group in itertools.groupby(range(len(hosts)), key=lambda i: roots[i]):
             numbers = list(group)
             self.peers.broadcast([hosts[i] for i in numbers], root)
@@ -132,6 +135,7 @@ def _read(lane: Lane, array: Array) -> HostArray:
     """Returns the values, after the work that is in the lane's stream: the array itself if it is the host's, else a copy."""
     if not _of_host(array):
         return lane.device.to_host(array, lane.stream)
+    # The host reads the memory itself, so what writes it must have ended.
     lane.device.synchronize([lane.stream])
     host: HostArray = array
     return host

@@ -24,7 +24,7 @@ from tstatic.ir.types import Meta, dtype_of
 from tstatic.where import show
 
 _SLICE = 1.0
-"""Seconds between a waiting replica's own checks whether the others arrived or stopped."""
+"""Seconds between a waiting replica's own checks whether the others arrived or stopped: a net below the notifications, so rare."""
 
 
 class ReplicaStoppedError(RankFailedError):
@@ -90,7 +90,9 @@ class Group:
         with self._lock:
             if self._error is None:
                 self._error = error
+            # With the error in place: a replica that wakes up must find it.
             self._cond.notify_all()
+        # Without the lock: a transport may wait for other processes, and replicas must see the error meanwhile.
         self.transport.abort(error)
 
     @property
@@ -124,6 +126,7 @@ class Group:
         with self._cond:
             self._check()
             mine = self._round
+            # The first to arrive names the round; the others must have come for the same.
             if self._count and mine.label != label:
                 error = RankFailedError(
                     f"replica {rank} is at another collective than the others",
@@ -138,6 +141,7 @@ class Group:
             mine.payloads[rank] = payload
             self._count += 1
             if self._count < self.size:
+                # Noted while it waits: when a step takes too long, this replica is not the one to blame.
                 self.waiting.add(rank)
                 try:
                     while not mine.done:
@@ -228,7 +232,7 @@ class Communicator:
             self.device.free(memory)
         del self.buffers[start:]
 
-    def bind(
+    def bind_definition(
         self, definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any] | None = None
     ) -> list[Call]:
         """Returns calls that put an op into the stream: what a collective computes by itself."""
@@ -239,7 +243,7 @@ class Communicator:
             # Calls that are bound already keep the old, smaller buffer.
             self._workspace.reserve(step.scratch_bytes)
             self._workspace.allocate()
-        return [call for tile in step.bind(self._workspace) for call in tile] + step.after
+        return [call for tile in step.bind_workspace(self._workspace) for call in tile] + step.after
 
     def all_reduce(self, arrays: Sequence[Array], label: str = "all_reduce", block: int = 0) -> None:
         """Sums arrays over all replicas, in place; ``block`` is what :meth:`Transport.sum` takes."""
@@ -267,6 +271,7 @@ class Communicator:
         outer = self.group.outer if self.group.across else None
         everyone = self.group.transport if outer is None else outer
         mine = settled(self.device, self.group.findings[self.rank], self.stream)
+        # Before the others are met: an error there must not leave findings of this step to the next.
         self.group.findings[self.rank].clear()
 
         def last(found: list[Any]) -> None:
@@ -337,6 +342,7 @@ class Collective:
         self.device.record(self.ready, self.stream)
         if self._shared:
             self._share(self._rendezvous())
+            # A second time: only when all have recorded `done` may any wait for it.
             self._rendezvous(self._end, ", end")
         else:
             self._rendezvous(self._everything)
@@ -358,6 +364,7 @@ class Collective:
         tokens = [peer.token for peer in peers]
         if tokens != self._bound_to:
             self._calls, self._bound_to, self._outside = self.calls(peers), tokens, None
+        # Waits before the work, the event behind it: peers' streams go on when it is recorded.
         self._wait([peer.ready for peer in peers])
         for function, args in self._calls:
             function(*args)

@@ -17,7 +17,8 @@ Ended = Callable[[], bool]
 """Returns whether work has ended."""
 
 _GATHERED = 1 << 15
-"""Bytes up to which every rank sends its whole array to all; above, each rank adds one part, so that fewer bytes are sent."""
+"""Bytes up to which every rank sends its whole array to all; above, each rank adds one part: fewer bytes, in twice as
+many exchanges."""
 
 
 class Hierarchy:
@@ -49,6 +50,7 @@ class Hierarchy:
         number, place = divmod(self._rank, block)
         within = Gloo(self._store.under(f"block/{block}/{number}"), place, block, self._host)
         heads = None
+        # The first of each block alone carries its sum to the other blocks: that is what saves traffic between machines.
         if place == 0:
             heads = Gloo(self._store.under(f"heads/{block}"), number, self._size // block, self._host)
         self._blocks[block] = within, heads
@@ -80,6 +82,7 @@ class Hierarchy:
         self._add(within, flats, strict, before)
         if heads is not None:
             self._add(heads, flats, strict)
+        # All are started before the first is awaited: they travel together.
         for ended in [within.broadcast(flat, 0) for flat in flats]:
             self._wait(ended)
 
@@ -93,6 +96,7 @@ class Hierarchy:
                 self._add_in_order(gloo, flat)
             else:
                 started.append(gloo.add(flat))
+        # Awaited last, so that an array is on its way while the next one is looked at.
         for ended in started:
             self._wait(ended)
 
@@ -119,6 +123,7 @@ class Hierarchy:
 
     def stop(self) -> bool:
         """Stops running work, so that it writes to no array any more; returns whether that worked."""
+        # A list, as `all` would leave the rest running after the first that does not stop.
         ended = [gloo.stop() for gloo in self._gloos()]
         return all(ended)
 

@@ -48,17 +48,20 @@ class HostTransport:
             low, high = (arrays[0].size * share // count for share in (number, number + 1))
             if high > low:
                 rows = [lane.device.slice(array, low, (high - low,)) for array in arrays]
+                # Looked at while the sum is in a cache, not in a pass of its own before it.
                 if watch is not None and watch.of_host:
                     watches = [part.watch for part in parts if part.watch is not None]
                     made.append((WatchedSum(ordered_sum.add_in_order, rows, targets, watches), ()))
                     continue
-                made += lane.bind(ordered_sum.SUM, [rows], [[rows[r] for r in targets]], {"in_place": 0 in targets})
+                made += lane.bind_definition(
+                    ordered_sum.SUM, [rows], [[rows[r] for r in targets]], {"in_place": 0 in targets}
+                )
         return made
 
     def scatter(self, parts: Sequence[Part], mine: int, outs: Sequence[Array]) -> list[Call]:
         device, out = parts[mine].lane.device, outs[mine]
         rows = [device.slice(flattened(device, part.arrays[0]), mine * out.size, out.shape) for part in parts]
-        return parts[mine].lane.bind(ordered_sum.SUM, [rows], [[out]], {"in_place": False})
+        return parts[mine].lane.bind_definition(ordered_sum.SUM, [rows], [[out]], {"in_place": False})
 
     def gather(self, parts: Sequence[Part], mine: int, outs: Sequence[Array | None]) -> list[Call]:
         device, stream, out = parts[mine].lane.device, parts[mine].lane.stream, outs[mine]

@@ -55,9 +55,11 @@ def current() -> ProcessInfo:
     global _current
     with _lock:
         if _current is None:
+            # Once: a script that changes the variables later does not move to another rank.
             _current = read(os.environ)
             if _current.size > 1 and not _announcing:
                 atexit.register(_announce)
+                # By process: a forked child inherits the handler, and must not speak for its parent.
                 _announcing.append(os.getpid())
             if _current.source != NO_LAUNCHER:
                 _log.info(
@@ -171,6 +173,7 @@ def _slurm(environ: Mapping[str, str]) -> ProcessInfo | None:
     first, ports = _SLURM_PORTS
     # All tasks of a step compute the same port; jobs that share a node get different ones.
     chosen = first + (_number(environ, "SLURM_JOB_ID", 0, 0) * 7 + _number(environ, "SLURM_STEP_ID", 0, 0)) % ports
+    # The user's own goes first: a cluster may open a single port between its nodes.
     port = _number(environ, "MASTER_PORT", chosen, 1, 65535)
     local = _number(environ, "SLURM_LOCALID", 0, 0)
     per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "")

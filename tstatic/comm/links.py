@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 _MOST = 64
-"""Connections that may wait to say something; of more, the oldest is closed."""
+"""Connections that may wait to say something; of more, the oldest is closed: strangers must not use up descriptors."""
 _LINE = 1 << 20
 """Bytes of the longest message; a peer that sends more is not a rank."""
 
@@ -41,6 +41,7 @@ class Link:
         """
         self.link.settimeout(0.0)
         try:
+            # One read for each readiness: a peer that never stops sending must not keep this one from the others.
             data = self.link.recv(1 << 16)
         except (BlockingIOError, InterruptedError):
             return []
@@ -102,6 +103,7 @@ class Answers:
         """Frees the port; has no effect in a forked child, which lets go of its copy when it is made."""
         if self._closed or os.getpid() != self._pid:
             return
+        # Before the thread is woken: it looks at this and ends.
         self._closed = True
         with contextlib.suppress(OSError):
             self._waker.send(b"x")

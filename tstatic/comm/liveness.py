@@ -17,7 +17,7 @@ from tstatic.comm.mesh import Mesh, Message
 from tstatic.errors import RankFailedError
 
 TICK = 0.25
-"""Seconds between two heartbeats."""
+"""Seconds between two heartbeats: four missed ones tell a stopped rank from a late one within a second."""
 
 SETTLE = 0.25
 """Seconds between the first accusation and the verdict, because another rank may report an earlier failure."""
@@ -206,6 +206,7 @@ class Monitor:
         if self.verdict is None:
             # A collective that it is still inside does not count as done.
             self._mesh.post({"t": "bye", "done": self.at.number - self.at.inside})
+        # Before the connections close: without the goodbye, the others take this for a death.
         self._mesh.flush(1.0)
         self._mesh.close()
 
@@ -313,6 +314,7 @@ class Monitor:
             return
         self._suspect(verdict)
         self._grace_until = time.monotonic() + float(flags.flag("FLAGS_failure_grace_s"))
+        # Posted before it is set: the main thread raises it as soon as it sees it, and may end this process.
         self._mesh.post({"t": "verdict", **asdict(verdict)})
         self.verdict = verdict
         if not self.failed:

@@ -19,10 +19,11 @@ from tstatic.errors import RankFailedError, reason
 Message = dict[str, Any]
 
 _CHUNK = 1 << 16
+"""Bytes of one read or write: the whole of almost any message."""
 _HELLO = 512
 """Bytes of the longest greeting; a peer that sends more is not a rank."""
 _STRANGERS = 128
-"""Foreign connections that may queue up without keeping a rank out."""
+"""Foreign connections that may queue up without keeping a rank out: as many as Linux allowed by default for long."""
 _SLICE = 0.25
 """Seconds between checks for a failed rank while waiting for connections."""
 _LOOK_UP = 5.0
@@ -59,6 +60,7 @@ class Mesh:
     def __init__(self, rank: int, size: int, host: str) -> None:
         self.rank = rank
         self.size = size
+        # 128 bits: nobody guesses them while the ranks meet.
         self._secret = secrets.token_hex(16)
         self._server = socket.create_server((host, 0), family=_family(host), backlog=size + _STRANGERS)
         self.port: int = self._server.getsockname()[1]
@@ -103,12 +105,14 @@ class Mesh:
             self._server.close()
         for other in self._sockets.values():
             other.setblocking(False)
+            # Messages are small and someone waits for each: gathering them would delay every exchange.
             other.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._incoming = dict.fromkeys(self._sockets, b"")
         self._outgoing = {rank: bytearray() for rank in self._sockets}
 
     def _call(self, rank: int, address: Mapping[str, Any], deadline: float) -> None:
         try:
+            # At least a moment: 0 would mean a socket that does not wait, and fails at once.
             link = socket.create_connection((address["host"], address["port"]), max(0.1, deadline - time.monotonic()))
             link.sendall(json.dumps({"rank": self.rank, "secret": address["secret"]}).encode() + b"\n")
         except OSError as error:
@@ -157,6 +161,7 @@ class Mesh:
         self._listener = listener
         self._waker.setblocking(False)
         self._alarm.setblocking(False)
+        # Before the thread: a child that is forked from now on must not keep the connections open.
         os.register_at_fork(after_in_child=self._drop)
         self._thread.start()
 
@@ -174,7 +179,7 @@ class Mesh:
         while self._thread.is_alive() and (self._outbox or any(self._outgoing.values())):
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.001)
+            time.sleep(0.001)  # takes no lock that the thread may hold, so that a signal handler may wait here, too
         return True
 
     def close(self) -> None:
@@ -311,4 +316,4 @@ def _addresses(host: str, port: int) -> list[Any]:
         except socket.gaierror as error:
             if error.errno != socket.EAI_AGAIN or time.monotonic() >= given_up:
                 raise
-        time.sleep(0.1)
+        time.sleep(0.1)  # a name server that starts together with the job is there soon

@@ -24,6 +24,7 @@ from tstatic.ir.program import Variable
 from tstatic.no_effect import no_effect
 
 _SYNC = "a run returns when its collectives are done"
+# By the names of `ReduceOp`, which some scripts pass as texts; equal to its numbers.
 _KINDS = {"SUM": 0, "MAX": 1, "MIN": 2, "PROD": 3, "AVG": 4}
 
 
@@ -99,6 +100,7 @@ def new_group(ranks: Sequence[int] | None = None, backend: str | None = None, ti
             fix="name each member once",
             op="distributed.new_group",
         )
+    # Numbered from 1 in the order of the calls, which all processes make alike: 0 is that of all.
     made = Group(len(_groups) + 1, tuple(listed))
     _groups.append(made)
     return made
@@ -183,6 +185,7 @@ def _begin(name: str, group: Any) -> _Call:
 def _kind(op: Any, name: str) -> int:
     if isinstance(op, str) and op.upper() in _KINDS:
         return _KINDS[op.upper()]
+    # From SUM to AVG.
     return check_int(op, "op", name, 0, 4, error=ProgramError, fix="pass a member of distributed.ReduceOp")
 
 
@@ -283,6 +286,7 @@ def all_gather(tensor_list: list[Variable], tensor: Variable, group: Group | Non
         attrs = {"count": call.size, "ranks": call.ranks}
         outputs = given if given is not None else [_like(var) for _ in range(call.size)]
         emit("all_gather", {"X": var}, attrs, outputs={"Out": outputs})
+        # Only when the op is there: an error must leave the caller's list as it was.
         tensor_list[:] = outputs
 
 
@@ -309,6 +313,7 @@ def gather(
         ProgramError: If ``dst`` is not one of the processes.
     """
     call = _begin("gather", group)
+    # Checked on all processes, though one alone uses it: they must fail alike, or the others wait.
     call.root(dst, "dst")
     # The op is the same on all processes, which must run the same collectives.
     here = launch.current().rank == dst and gather_list is not None
@@ -389,6 +394,7 @@ def alltoall(
     if call.member:
         outputs = given if given is not None else [_like(one) for one in parts]
         emit("alltoall", {"X": parts}, {"ranks": call.ranks}, outputs={"Out": outputs})
+        # As in `all_gather`: when the op is there.
         out_tensor_list[:] = outputs
 
 
@@ -440,6 +446,7 @@ def _pair(call: _Call, other: Any, arg: str, sends: bool) -> dict[str, Any]:
             fix="use paddle.assign within a process; start several with python -m tstatic.distributed.launch",
             op=call.name,
         )
+    # In one order on both sides: the members of a connection are known by it.
     ranks = tuple(sorted((own, int(other))))
     return {"root": ranks.index(own if sends else other), "ranks": ranks}
 

@@ -36,6 +36,7 @@ class ReduceOp:
         array([3.], dtype=float32)
     """
 
+    # Paddle's numbers, which scripts pass as they are.
     SUM = 0
     MAX = 1
     MIN = 2
@@ -44,6 +45,7 @@ class ReduceOp:
 
 
 # ----------------------------------------------------------------------------------------------------------- combining
+# SUM and AVG are left to the transport, which adds on the way.
 _COMBINE = {ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.minimum, ReduceOp.PROD: np.multiply}
 
 
@@ -61,6 +63,7 @@ def _fold_lower(torch: Any, parts: Sequence[Any], *, kind: int) -> Any:
 
 
 def _divide_lower(torch: Any, total: Any, *, size: int) -> Any:
+    # In float64, as numpy divides integers: the two must round alike.
     wide = total if total.is_floating_point() else total.double()
     return (wide / size).to(total.dtype)
 
@@ -106,13 +109,15 @@ class _Way:
         """Combines the processes' arrays in place: in those of all, or of ``root``."""
         here = root is None or root == self.rank
         if not self.is_sum(array, kind):
+            # What the transport does not offer: everyone gets all arrays and folds them alike, in the order of the ranks.
             rows, calls = self.gathered(array)
             if here and kind in _COMBINE:
-                calls += self.lane.bind(_FOLD, [rows], [array], {"kind": kind})
+                calls += self.lane.bind_definition(_FOLD, [rows], [array], {"kind": kind})
             elif here:
-                calls += self.lane.bind(SUM, [rows], [[array]], {"in_place": False})
+                calls += self.lane.bind_definition(SUM, [rows], [[array]], {"in_place": False})
         else:
             calls = self.peers.sum(self.part(array), 0, None if root is None else [root])
+        # Behind the sum, where it is: the others' arrays keep their values.
         return calls + (self.divided(array, kind) if here else [])
 
     def is_sum(self, array: Array, kind: int) -> bool:
@@ -121,7 +126,7 @@ class _Way:
 
     def divided(self, array: Array, kind: int) -> Calls:
         """Makes a mean of a sum, if that is wanted."""
-        return self.lane.bind(_DIVIDE, [array], [array], {"size": self.size}) if kind == ReduceOp.AVG else []
+        return self.lane.bind_definition(_DIVIDE, [array], [array], {"size": self.size}) if kind == ReduceOp.AVG else []
 
 
 # ------------------------------------------------------------------------------------------------------------------ ops
@@ -130,16 +135,17 @@ Work = Callable[[_Way, Sequence[Array], Sequence[Array], Attrs], list[Call]]
 
 
 def _define(name: str, slots: str, infer: Callable[..., Any], work: Work, grad: Any = None, **attrs: Any) -> None:
-    def bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    def bind_in_group(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
         xs, results = (one if isinstance(one, list) else [one] for one in (ins[0], outs[0]))
         outer, ranks = group.group.outer, tuple(attrs["ranks"])
+        # A single process: every collective here is an identity, or a copy.
         if outer is None:
             return in_place(xs, results, group)
         return work(_Way(group, outer.among(ranks) if ranks else outer), xs, results, attrs)
 
     register(
         OpDef(
-            name, slots, attrs={**attrs, "ranks": ()}, infer=infer, ref=CollectiveRef(bind), grad=grad, effects=True,
+            name, slots, attrs={**attrs, "ranks": ()}, infer=infer, ref=CollectiveRef(bind_in_group), grad=grad, effects=True,
             collective=True, paddle=ABSENT,
         )
     )  # fmt: skip
@@ -219,6 +225,7 @@ def _alltoall_single(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attr
 
 
 def _transfer(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    # A broadcast to one: its root is the sender, so that both sides run the same collective.
     assert way.size == 2, "a process does not send to itself"
     return _broadcast(way, xs, outs, attrs)
 

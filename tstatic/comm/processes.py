@@ -30,7 +30,7 @@ from tstatic.logs import get_logger
 Array = np.ndarray[Any, Any]
 
 _VERDICT = 2 * (SETTLE + TICK) + 1.5
-"""Seconds to wait for the verdict after the first sign that a rank failed."""
+"""Seconds to wait for the verdict after the first sign that a rank failed: its own two waits on both sides, and time for load."""
 
 _SAME_SCRIPT = "let all ranks run the same script with the same arguments; only the data may differ"
 
@@ -69,7 +69,7 @@ class Processes:
         self._meetings: dict[tuple[int, ...], int] = {}
         deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
         store, mesh, self._door = _join(launch, deadline)
-        self.monitor = monitor = Monitor(self.rank, self.size, mesh)
+        self.monitor = monitor = Monitor(self.rank, self.size, mesh)  # before anything else is exchanged: it ends waits
         if self._door is not None:
             self._door.watch(
                 lambda rank, text: monitor.accuse(rank, "double", text),
@@ -189,7 +189,7 @@ class Processes:
         odd, _ = odd_ones(histories)
         if odd:
             raise self._refused("history of collectives", odd, histories)
-        self.feeds.compare([one["feed"] for one in found])
+        self.feeds.compare([one["feed"] for one in found])  # behind the histories: of other steps nothing can be said
         if self._state is not None and any(one["changed"] for one in found):
             self._compare_state(self._state())
         return [one.get("note") for one in found]
@@ -368,6 +368,7 @@ class Processes:
             if now > deadline:
                 raise (late or self._late)(now - start)
             polls += 1
+            # A millisecond at most: whoever waits for a slow peer must take no core.
             time.sleep(0 if polls < 20 else min(0.001, 2e-6 * polls))
 
     def _late(self, waited: float) -> RankFailedError:
@@ -397,7 +398,7 @@ class Processes:
         """Waits for the verdict, which soon follows the first sign of a failure; returns it, or ``None``."""
         deadline = time.monotonic() + _VERDICT
         while self.monitor.verdict is None and time.monotonic() < deadline:
-            time.sleep(0.005)
+            time.sleep(0.005)  # of a wait of seconds
         return self.monitor.error() if self.monitor.verdict is not None else None
 
     def _refused(
@@ -422,9 +423,9 @@ class Processes:
         if _world is self:
             _world = None
         if self._door is not None:
-            self._door.close()
+            self._door.close()  # first: while this group ends, its port must answer no newcomer
         idle = self.monitor.verdict is None and not self.monitor.failed
-        self.monitor.leave()
+        self.monitor.leave()  # before gloo's connections close, which the others would take for a failure
         done = idle or self._levels.stop()
         if done:
             self._levels.close()
@@ -524,7 +525,7 @@ def digest(arrays: Mapping[str, Array]) -> str:
 
 def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh, Door | None]:
     """Joins the other ranks; returns the table for gloo, the connections to all of them, and on rank 0 the job's port."""
-    check_torch()
+    check_torch()  # before anybody waits for this rank: without torch it can only fail
     run = launch.restart(os.environ)
     store: Store | None = None
     where = mine.address, mine.port
@@ -533,7 +534,7 @@ def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh, Door | None]
         store = Store(mine, None, deadline, agent=True)
         where = mine.address, _agents_port(store, mine, deadline)
     own = own_address(mine.address, mine.port, mine.source)
-    launch.arrived()
+    launch.arrived()  # before the rendezvous, whose connections tell from now on
     rendezvous = Rendezvous(mine, where, run, deadline)
     try:
         mesh = Mesh(mine.rank, mine.size, own)

@@ -22,7 +22,7 @@ from tstatic.errors import RankFailedError
 NO_LAUNCHER = "no launcher"
 """The ``source`` of a process that no launcher started."""
 LINGER = 1.0
-"""Seconds for which the server of a failed run still answers ranks that connect."""
+"""Seconds for which the server of a failed run still answers ranks that connect, which would wait for their time-out."""
 _PAUSE = 0.05
 """Seconds between attempts to reach the server, which may start later than this rank."""
 _SLICE = 0.25
@@ -129,6 +129,7 @@ class Rendezvous:
             self._step(_SLICE)
         if self.rank == 0:
             self._tell({"finished": True})
+        # Taken out first: `close` must not close the port, which the door keeps.
         server, self._server = self._server, None
         self.close()
         return None if server is None else Door(server, self.admission)
@@ -192,6 +193,7 @@ class Rendezvous:
                 # Closed without a word: the end of an earlier run's port. Ask again.
                 self._links.pop(0).link.close()
                 return
+            # A rank that is done may hang up; of any other it means that it died.
             if link.rank not in self._done:
                 raise self._failed(link.rank, "died before all ranks were connected: its connection closed")
             self._links.pop(link.rank).link.close()
@@ -209,6 +211,7 @@ class Rendezvous:
     def _failed(
         self, rank: int, text: str, fix: str = "look at that rank's own output and exit code"
     ) -> RankFailedError:
+        # Before the others are told: `close`, which runs next, must not tell them something else.
         self._told = True
         message = {"failed": rank, "text": text, "fix": fix}
         self._tell(message)
@@ -342,6 +345,7 @@ class Rendezvous:
         self._texts[rank] = str(message.get("text", ""))
         self._here.add(rank)
         here = {"here": sorted(self._here)}
+        # The newcomer first: it is not among the links yet, and waits for this word.
         link.send(here)
         self._tell(here)
         self._links[rank] = link
@@ -422,6 +426,7 @@ def listen(port: int, size: int) -> socket.socket:
     Raises:
         OSError: If the port is taken.
     """
+    # All ranks may connect at once, and strangers beside them must not keep one out.
     backlog = size + 128
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
@@ -439,6 +444,7 @@ def depart(launch: ProcessInfo, why: str, patience: float = 0.0, run: str = "0")
     """
     deadline = time.monotonic() + patience
     while True:
+        # Half a second: a process that ends must not hang at an address that drops packets.
         with contextlib.suppress(OSError), socket.create_connection((launch.address, launch.port), 0.5) as link:
             request = Admission(launch.rank, launch.size, launch.job, run).request()
             link.sendall(json.dumps({**request, "left": why}).encode() + b"\n")

@@ -55,6 +55,7 @@ def _gathered(outer: ProcessTransport, communicator: Communicator, array: HostAr
     out = device.empty((outer.size, *array.shape), array.dtype)
     for function, args in outer.gather([Part(communicator, [device.upload(array)])], 0, [out]):
         function(*args)
+    # The host reads it next, and a transport may only have queued it.
     device.synchronize([communicator.stream])
     return read(out)
 
@@ -96,7 +97,7 @@ class _RowsRef(Ref):
     attrs = None
     takes = frozenset({"group"})
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         raise AssertionError("the number of rows is known only when the replicas have met")
 
     def compute(self, ins: Slots, outs: Slots, attrs: Attrs, reserved: Attrs) -> list[Any]:

@@ -186,9 +186,10 @@ def _bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
     length = 1 + 2 * math.prod(ins[3].shape)
     own, everyone = group.buffer((length,), "float64"), group.buffer((group.world, length), "float64")
     return [
-        *group.bind(_MOMENTS, ins[:1], [own], attrs),
+        *group.bind_definition(_MOMENTS, ins[:1], [own], attrs),
+        # Gathered, not summed: means of parts of different sizes are merged by a formula that needs each of them.
         (Gather(group, own, everyone, _NORM), ()),
-        *group.bind(_NORMALIZE, [*ins, everyone], outs, attrs),
+        *group.bind_definition(_NORMALIZE, [*ins, everyone], outs, attrs),
     ]
 
 
@@ -196,9 +197,9 @@ def _bind_grad(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Ca
     x, scale, _, mean, inverse, dy = ins
     dx, dscale, dbias = outs
     own = group.buffer((2 * math.prod(mean.shape) + 1,), "float64")
-    result = [] if dx is None else group.bind(_RESULT, [x, scale, mean, inverse, dy, own], [dx], attrs)
+    result = [] if dx is None else group.bind_definition(_RESULT, [x, scale, mean, inverse, dy, own], [dx], attrs)
     return [
-        *group.bind(_SUMS, [x, mean, inverse, dy], [dscale, dbias, own], attrs),
+        *group.bind_definition(_SUMS, [x, mean, inverse, dy], [dscale, dbias, own], attrs),
         (Sum(group, [own], None, _GRAD, 0), ()),
         *result,
     ]

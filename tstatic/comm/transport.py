@@ -31,7 +31,7 @@ class Lane(Protocol):
     def stream(self) -> Stream:
         """The stream of its collectives."""
 
-    def bind(
+    def bind_definition(
         self, definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any] | None = None
     ) -> list[Call]:
         """Returns calls that put an op into the stream."""
@@ -158,6 +158,7 @@ def rows_of(device: Device, array: Array) -> list[Array]:
 
 def _flat(array: HostArray) -> HostArray:
     flat = array.reshape(-1)
+    # numpy copies silently what it cannot view, and the sum would be lost with the copy.
     assert flat.size == 0 or np.may_share_memory(flat, array), "a collective works in place"
     return flat
 

@@ -46,6 +46,7 @@ DEVICES: dict[str, Device] = {
 _VARIABLE = "TSTATIC_CPU_BACKEND"
 _chosen: str | None = None
 _stand_in: ContextVar[Device | None] = ContextVar("stand-in", default=None)
+# Beside `_chosen`, which tests switch: only the first choice is compared with the environment.
 _first: str | None = None
 
 
@@ -72,6 +73,7 @@ def cpu_device() -> Device:
                 received=repr(wanted),
                 fix=f"unset it, or export {_VARIABLE}=interpret",
             )
+        # Before the choice is noted: if it raises, the next use tries again instead of running on a device that is not prepared.
         DEVICES[wanted].begin()
         # Here, and not only in threads that run programs: where a library has one number for the process, all follow it.
         blas.hold()
@@ -98,6 +100,7 @@ def check_backend() -> None:
 def use(name: str) -> Iterator[Device]:
     """Runs CPU places on another device inside the block (for tests)."""
     global _chosen
+    # First, so that there is a choice to come back to: `None` would read the environment anew, behind `check_backend`.
     cpu_device()
     before = _chosen
     device = DEVICES[name]
@@ -128,6 +131,7 @@ def of_place(place: Place) -> Device:
         UnsupportedError: If no device runs programs on such a place.
     """
     if place.kind != "cpu":
+        # It may become a CPU place (FLAGS_cpu_fallback), so the kind is asked after it.
         place = resolve(place)
     if place.kind == "cpu":
         return cpu_device()

@@ -33,7 +33,7 @@ and values on their way to other processes, pass through it. ``foreign``: device
 ``return_numpy=False``. :meth:`Device.adopt` makes foreign memory of an array that is there already."""
 
 ALIGNED = 64
-"""The planner aligns values to multiples of this many bytes, so no other value fits into a smaller gap."""
+"""A cache line. The planner aligns values to a multiple of it, so no other value fits into a smaller gap."""
 
 KernelLaunch = tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int], Mapping[str, int | bool]]
 """Function, grid, arguments, constants, options of the compiler."""
@@ -89,6 +89,7 @@ class DeviceArray(abc.ABC):
     size: int
     nbytes: int
 
+    # numpy and Python ask for these without being told to: a conversion that nobody wrote must not become a hidden copy.
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise DeviceError(
             "the host touched memory of a device",
@@ -313,6 +314,7 @@ class DeviceQueue(DeviceFacts):
 
     def record(self, event: Event, stream: Stream) -> None:
         """Records an event after the work that is in a stream."""
+        # Without queues all earlier work has ended by now, so this is when the event is reached.
         event.time = time.perf_counter()
 
     def wait(self, event: Event, stream: Stream) -> None:
@@ -433,7 +435,8 @@ class DeviceBinding(DeviceFacts):
 
         They wait for the other replicas' host threads, so they cannot be part of a graph.
         """
-        return op.definition.ref.bind(ins, outs, op.attrs, (), {"group": group.of_op(op)})
+        # No scratch: what a collective keeps between runs lives as long as its communicator (`Communicator.buffer`), not as a step.
+        return op.definition.ref.bind_arrays(ins, outs, op.attrs, (), {"group": group.of_op(op)})
 
     @abc.abstractmethod
     def bind_dynamic(

@@ -33,6 +33,8 @@ def costs(chip: Target) -> dict[str, Cost]:
     a stream of collectives. ``host``: an op that calls Python or finds sizes, which the device waits for.
     """
     return {
+        # Orders of magnitude, not measurements: a launch takes microseconds, a copy from the host longer, a collective and a call
+        # into Python several times as long. They are there to compare plans on one clock.
         "kernel": Cost(4e-6, chip.bandwidth),
         "copy": Cost(8e-6, chip.host_bandwidth),
         "collective": Cost(2e-5, chip.link_bandwidth),
@@ -51,6 +53,7 @@ class Mark:
 
     def __init__(self, stream: FakeStream) -> None:
         self.stream = stream
+        # Numbered when the host records it: of two marks in a stream, the later one implies the earlier.
         self.number = next(stream.marks)
         self.done = False
         self.error: QueuedWorkError | None = None
@@ -109,5 +112,6 @@ class FakeStream(Stream):
         self.running: FrozenOp | None = None
         self.error: QueuedWorkError | None = None
         self.marks = itertools.count()
+        # A generator of its own: other streams, and other threads' draws, do not move its order.
         self.random = random.Random(seed)
         self.capturing: list[Call] | None = None

@@ -123,6 +123,8 @@ class CudaDevice(QueuedDevice, TorchDevice):
     def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
         """Queues work in a stream; without one, does it after all other work and waits."""
         if stream is None:
+            # torch's current stream, in which this runs, is ordered with none of ours: so theirs ends first, and this before the
+            # caller goes on.
             self.synchronize()
             work()
             self._current().synchronize()
@@ -133,12 +135,15 @@ class CudaDevice(QueuedDevice, TorchDevice):
 
     def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
         to, of = self._tensor(destination), self._tensor(source)
+        # Without a stream the caller may change pinned memory as soon as this returns, so only a copy in a stream goes on beside
+        # it.
         self._put(stream, lambda: to.copy_(of, non_blocking=stream is not None))
 
     def fill(self, destination: TorchArray, value: complex, stream: Stream | None = None) -> None:
         self._put(stream, lambda: destination.tensor.fill_(value))
 
     def to_host(self, array: TorchArray, stream: Stream | None = None) -> HostArray:
+        # The copy below runs in torch's current stream, which would not wait for ours.
         self.synchronize(None if stream is None else [stream])
         found: HostArray = np.empty(array.shape, array.dtype)
         self._tensor(found).copy_(array.tensor)
@@ -155,6 +160,8 @@ class CudaDevice(QueuedDevice, TorchDevice):
         return made
 
     def assigning(self, destination: TorchArray, source: HostArray) -> Call:
+        # Work that is queued may still read or write the variable; and the upload is made now, since it may fail for want of
+        # memory.
         self.synchronize()
         given = self._tensor(np.ascontiguousarray(source, destination.dtype)).to(self.place)
         # One call of torch's library writes all: no signal handler runs in the middle of it.
@@ -163,11 +170,13 @@ class CudaDevice(QueuedDevice, TorchDevice):
     # ------------------------------------------------------------------------------------------------------------- order
     def stream(self, collective: bool = False) -> CudaStream:
         made = CudaStream(self.cuda.Stream(self.index))
+        # torch hands out memory that work in its current stream may still use: it orders that stream alone.
         made.queue.wait_stream(self._current())
         self._streams.add(made)
         return made
 
     def event(self) -> CudaEvent:
+        # Timed, because the `steps` log asks for the seconds of every run (`elapsed`).
         return CudaEvent(self.cuda.Event(enable_timing=True))
 
     def record(self, event: Event, stream: Stream) -> None:
@@ -179,6 +188,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
     def wait(self, event: Event, stream: Stream) -> None:
         assert isinstance(event, CudaEvent)
         assert isinstance(stream, CudaStream)
+        # As CUDA itself has it: a wait for an event that was never recorded holds nobody up.
         if event.recorded:
             stream.queue.wait_event(event.mark)
 
@@ -190,6 +200,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
                 assert isinstance(one, CudaStream)
                 one.queue.synchronize()
         except RuntimeError as error:  # torch's own: an error of work that was queued before
+            # No op: CUDA tells of an error at some later call, so whose it was cannot be known here.
             raise QueuedWorkError(None) from error
 
     def elapsed(self, start: Event, stop: Event) -> float:
@@ -201,6 +212,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
     def start_recording(self, recorder: Recorder) -> None:
         if self._kernels is not None and self._kernels.recorder is recorder:
             return
+        # Dropped before the new one starts: torch has one profiler, and one that failed to start must leave none.
         self._kernels = None
         if recorder.kernels and sees_gpus(self.torch):
             # While the user's own profiler of torch records, there is no second one; `machine` says what times are of.
@@ -260,7 +272,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
     ) -> BoundStep:
         flag, form = skip.tensor.view(()), None if op.body else torch_form(op.definition)
         if form is not None:
-            call = form.bind(
+            call = form.bind_tensors(
                 self.torch, self.place, op, [tensors(a) for a in ins], [tensors(a) for a in outs], list, skip=flag
             )
             return of_calls(
@@ -287,6 +299,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
         def work() -> None:
+            # `run` reads sizes and values on the host, so what makes them must have ended.
             self.synchronize([stream])
             seen = _HostValues(self, arrays, stream)
             run(op, seen, reserved)
@@ -361,6 +374,7 @@ class _Copies:
             return [self.of(one, read) for one in value]
         if not isinstance(value, TorchArray):
             return value
+        # By address: an update in place has its input and its result in one memory, and must have them in one copy.
         key = (value.tensor.data_ptr(), value.shape, value.dtype, value.tensor.stride())
         if key not in self._made:
             self._made[key] = np.empty(value.shape, value.dtype)
@@ -396,6 +410,7 @@ class _HostValues(MutableMapping[str, Any]):
         return self._copies[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
+        # The old copy would be written back over the new value (`store`).
         self._copies.pop(name, None)
         self._arrays[name] = self._device.upload(value) if isinstance(value, np.ndarray) else value
 
@@ -420,7 +435,7 @@ def _calls_of(step: BoundStep) -> list[Call]:
     workspace = Workspace()
     workspace.reserve(step.scratch_bytes)
     workspace.allocate()
-    return [call for tile in step.bind(workspace) for call in tile] + step.after
+    return [call for tile in step.bind_workspace(workspace) for call in tile] + step.after
 
 
 def _run(calls: Sequence[Call], op: FrozenOp, stream: Stream) -> None:

@@ -88,6 +88,7 @@ class FakeDevice(QueuedDevice):
 
     name = "fake"
     virtual_clock = True
+    # Several, so that any wait that is missing between steps has orders in which it shows; a GPU has one (`cuda.py`).
     compute_streams = 3
 
     def __init__(self, seed: int = 0, generated: bool = False, target: Target = TINY) -> None:
@@ -117,6 +118,7 @@ class FakeDevice(QueuedDevice):
     def free(self, memory: Memory) -> None:
         """Frees memory; what uses it afterwards finds NaN, or numbers that are as unlikely."""
         if isinstance(memory, FakeMemory) and not isinstance(memory._buffer, ForeignBuffer):
+            # All bits set: NaN in every type of floats, -1 or the largest number in integers.
             memory._buffer.array[...] = 0xFF
         super().free(memory)
 
@@ -157,19 +159,23 @@ class FakeDevice(QueuedDevice):
         self._put(stream, lambda: _CPU.fill(destination._inside, value), seconds=seconds)
 
     def to_host(self, array: FakeArray, stream: Stream | None = None) -> HostArray:
+        # Before the clock moves on: the copy begins when the work that it waits for has ended.
         self.synchronize(None if stream is None else [stream])
         self._host.now = self._now + self.costs["copy"].seconds(array.nbytes)
         return np.array(array._inside)
 
     def from_host(self, destination: FakeArray, source: HostArray, stream: Stream | None = None) -> None:
+        # A copy: the caller may change `source` as soon as this returns, and the work runs later.
         staged = np.array(source)
         seconds = self.costs["copy"].seconds(destination.nbytes)
         self._put(stream, lambda: np.copyto(destination._inside, staged), seconds=seconds)
 
     def upload(self, array: HostArray) -> FakeArray:
+        # At once and in no stream: nobody else knows this memory yet.
         return FakeArray(self, np.array(array))
 
     def assigning(self, destination: FakeArray, source: HostArray) -> Call:
+        # Work that is queued may still read the old value; the call itself must run nothing but C (`scope.assign`).
         self.synchronize()
         return operator.setitem, (destination._inside, ..., source)
 
@@ -186,6 +192,7 @@ class FakeDevice(QueuedDevice):
         if stream.capturing is not None:
             stream.capturing.append((self.record, (event, stream)))
             return
+        # Made when the host records, not when the work is reached: a wait that is queued next must find this recording.
         mark = event.mark = Mark(stream)
 
         def reached() -> None:
@@ -203,6 +210,7 @@ class FakeDevice(QueuedDevice):
             self._late.append(stream, Item(waits_for=event.mark), self._now)
 
     def synchronize(self, streams: Sequence[Stream] | None = None) -> None:
+        # Captured streams have no items, but a capture that waits for the whole device must be refused, too.
         everything = [*self._late.open(), *self._captured] if streams is None else streams
         wanted = [s for s in everything if isinstance(s, FakeStream)]
         for stream in wanted:
@@ -305,7 +313,7 @@ class FakeDevice(QueuedDevice):
         if workspace.need < inner.scratch_bytes:
             workspace.reserve(inner.scratch_bytes)
             workspace.allocate()
-        tiles = inner.bind(workspace)
+        tiles = inner.bind_workspace(workspace)
 
         def run() -> None:
             # Tiles may run in any order, too.
@@ -367,6 +375,7 @@ class FakeDevice(QueuedDevice):
                 stream.capturing = noted
             for function, args in calls:
                 function(*args)
+        # Also where a call raises: a stream that went on recording would run nothing any more.
         finally:
             self._captured.difference_update(mine)
             for stream in mine:
@@ -411,7 +420,7 @@ class _Parts:
 
 def _calls(step: BoundStep) -> list[Call]:
     """Returns the calls of a step that needs no scratch memory."""
-    return [call for tile in step.bind(Workspace()) for call in tile] + step.after
+    return [call for tile in step.bind_workspace(Workspace()) for call in tile] + step.after
 
 
 def _nbytes(value: Any) -> int:

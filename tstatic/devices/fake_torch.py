@@ -66,7 +66,7 @@ class FakeTorchDevice(FakeDevice):
         if form is None:
             return reference()
         there = [[tensors(_seen(a)) for a in slots] for slots in (ins, outs)]
-        call = form.bind(_TORCH.torch, _TORCH.place, op, *there, lambda: [(reference(), ())])
+        call = form.bind_tensors(_TORCH.torch, _TORCH.place, op, *there, lambda: [(reference(), ())])
         if call is None:
             return reference()
         function, args = call

@@ -70,6 +70,7 @@ class ImmediateDevice(Device):
         for step in steps:
             if step.op is None or step.work is None:
                 continue
+            # Steps of their own: nobody knows what memory they access, so a chain ends there and its tiles cannot overtake a check.
             if step.before:
                 works.append((of_calls(list(step.before)), step.op))
             works.append((step.work, step.op))
@@ -81,7 +82,7 @@ class ImmediateDevice(Device):
         else:
             pool = pool_of(region.threads)
             for chain in chain_steps(works, region.threads, region.ordered or region.searched):
-                calls, owners = chain.bind(region.workspaces, pool)
+                calls, owners = chain.bind_workspaces(region.workspaces, pool)
                 made.calls += calls
                 made.op_of_call += owners
         if region.behind and works:

@@ -34,6 +34,7 @@ def begin() -> None:
             received="triton in sys.modules, imported as a compiler",
             fix="set TRITON_INTERPRET=1 and TSTATIC_CPU_BACKEND=interpret before the program starts",
         )
+    # Before the first import of Triton, which reads it then and never again.
     os.environ["TRITON_INTERPRET"] = "1"
 
 
@@ -55,7 +56,7 @@ def tensor(array: HostArray) -> Any:
     return torch.from_numpy(flat)
 
 
-def bind(module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray]) -> list[Call]:
+def bind_launches(module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray]) -> list[Call]:
     """Returns the calls that launch a kernel.
 
     Args:
@@ -117,7 +118,7 @@ class InterpretDevice(CpuDevice):
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray], stream: Stream
     ) -> list[Call]:
-        return bind(module, launches, arrays)
+        return bind_launches(module, launches, arrays)
 
 
 DEVICE = InterpretDevice()

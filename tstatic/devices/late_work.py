@@ -21,6 +21,7 @@ class LateWork:
 
     def __init__(self) -> None:
         self._queued: set[FakeStream] = set()
+        # Reentrant: `run` and `_next` hold it when they call `drop`.
         self._turn = threading.Condition(rlock())
 
     def open(self) -> list[FakeStream]:
@@ -56,6 +57,7 @@ class LateWork:
         far fewer missing waits.
         """
         ranks: dict[FakeStream, float] = {}
+        # Two runs in three redraw a rank once in ten items: long runs of one stream find what even mixing does not.
         anew = wanted[0].random.choice((0.1, 0.1, 1.0)) if wanted else 0.0
         with self._turn:
             needed = _needed(wanted)
@@ -72,6 +74,7 @@ class LateWork:
             except Exception as raised:
                 error = QueuedWorkError(item.op, stream)
                 error.__cause__ = raised
+            # Also after an interrupt: all who wait for a stream that stayed busy would wait for ever.
             finally:
                 with self._turn:
                     stream.running, stream.busy = None, False
@@ -79,6 +82,7 @@ class LateWork:
                         item.marks.done, item.marks.error = True, error
                     if error is not None:
                         self.drop([stream], error)
+                        # Behind `drop`, which clears it.
                         stream.error = error
                     elif not stream.items:
                         self._queued.discard(stream)
@@ -94,6 +98,7 @@ class LateWork:
         """Takes the item that runs next, and marks its stream busy; returns ``None`` once the wanted streams are empty."""
         with self._turn:
             while True:
+                # First: a stream whose work failed has been emptied, and would count as done.
                 failed = next((s.error for s in wanted if s.error is not None), None)
                 if failed is not None:
                     self.drop(wanted, failed)

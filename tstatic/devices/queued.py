@@ -125,6 +125,8 @@ def in_order(device: Device, steps: Sequence[Queued]) -> list[list[Call]]:
     events = {j: device.event() for js in needed for j in js}
     return [
         [
+            # The wait first, the record last: an event that is recorded before the calls lets other streams read what these still
+            # write.
             *((device.wait, (events[j], step.stream)) for j in needed[i]),
             *step.calls,
             *([(device.record, (events[i], step.stream))] if i in events else []),
@@ -136,6 +138,7 @@ def in_order(device: Device, steps: Sequence[Queued]) -> list[list[Call]]:
 def joining(device: Device, stream: Stream, first: Stream) -> list[Call]:
     """Returns calls that make the first stream wait for the work in another one."""
     event = device.event()
+    # In this order: a wait refers to the last recording, and before the first there is nothing to wait for.
     return [(device.record, (event, stream)), (device.wait, (event, first))]
 
 
@@ -198,12 +201,14 @@ class QueuedDevice(Device):
                 queued.append(Queued(None, step.stream, [], step.reads, step.writes))
                 continue
             work = step.work
-            tiles = [call for tile in work.bind(region.workspaces[0]) for call in tile]
+            tiles = [call for tile in work.bind_workspace(region.workspaces[0]) for call in tile]
             reads, writes = accesses(self, step.op, region.arrays, region.ordered)
             if reads is None or writes is None or step.reads is None or step.writes is None:
                 reads = writes = None
             else:
                 reads, writes = [*reads, *step.reads], [*writes, *step.writes]
+            # Checks put good positions in the place of bad ones, so they come before the tiles; sums of partial results need all
+            # tiles.
             calls = [*step.before, *tiles, *work.after, *step.after]
             queued.append(Queued(step.op, step.stream, calls, reads, writes))
         return QueuedSchedule(self, queued, region)

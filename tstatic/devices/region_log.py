@@ -30,7 +30,7 @@ class EventClock(Protocol):
 
 Facts = Mapping[int, OpFacts]
 """Identity of an op -> what its records say."""
-NO_FACTS = OpFacts(0, (), "")
+NO_FACTS = OpFacts(0, (), "")  # of an op that the session told nothing of: a record without bytes is better than none
 
 
 class RegionLog:
@@ -119,6 +119,7 @@ class RegionLog:
     # ----------------------------------------------------------------------------------------------------- while running
     def begin(self) -> None:
         """Begins a run of the region."""
+        # First: this run records the same events anew, and the times of the last one would be lost.
         self.collect()
         self._stamps.clear()
         self._pieces.clear()
@@ -133,6 +134,7 @@ class RegionLog:
         Args:
             run: Number of the run.
         """
+        # Asked now: the next run may have other sizes.
         known = self._known = self._facts()
         self._run = run
         thread = self.recorder.thread()
@@ -140,6 +142,7 @@ class RegionLog:
             self.recorder.add("queue", f"{self.device.name}: {'update' if self._update else 'main'}", self._began)
             self._queued = True
             return
+        # Copies, because the next run clears both lists; the records are made when somebody looks.
         marks, pieces = self._stamps.copy(), self._pieces.copy()
         self.recorder.add_raw(lambda: self._of_host(marks, pieces, known, run, thread))
 
@@ -152,6 +155,7 @@ class RegionLog:
         if not self._queued:
             return
         self._queued = False
+        # A GPU's events tell only differences: its times are put where the host saw the run begin.
         base = round(self._anchor.time * 1e9) if self.device.virtual_clock else self._began
         elapsed, anchor = self.device.elapsed, self._anchor
         for op, stream, begin, end in self._spans:

@@ -20,6 +20,7 @@ from tstatic.locks import cached_property
 HostArray = np.ndarray[Any, Any]
 
 _TINY = np.empty(0, np.uint8)
+"""For scratch of no bytes, so that a workspace that nobody needs allocates nothing."""
 
 
 class Workspace:
@@ -43,6 +44,7 @@ class Workspace:
         self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
         self._memory = None if self._buffer is None else self._buffer.array
 
+        # New memory is zero, which hides an op that reads what it never wrote.
         if (byte := fill_byte()) is not None:
             self.fill(byte)
 
@@ -81,6 +83,7 @@ class Workspace:
 
 
 def _bytes(shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
+    # A cache line each, as `Workspace.arrays` lays them, so that no two arrays of a tile share one.
     return sum(-(-math.prod(s) * d.itemsize // 64) * 64 for s, d in shapes)
 
 
@@ -130,6 +133,7 @@ class BoundStep:
         self.tile_binders: list[
             tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]
         ] = []
+        # Sums of partial results: they read what all tiles wrote, so no tile may follow them.
         self.after: list[Call] = []
         # What each tile reads and writes; None if it is not known.
         self.accesses: list[tuple[Any, Any]] | None = []
@@ -170,7 +174,7 @@ class BoundStep:
             return math.inf
         return float(sum(a.nbytes for reads, _ in self.accesses for a in reads if isinstance(a, np.ndarray)))
 
-    def bind(self, workspace: Workspace) -> list[list[Call]]:
+    def bind_workspace(self, workspace: Workspace) -> list[list[Call]]:
         """Returns the calls of each tile."""
         return [maker(workspace.arrays(scratch)) for maker, scratch in self.tile_binders]
 

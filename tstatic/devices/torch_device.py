@@ -44,9 +44,10 @@ from tstatic.records import Machine
 from tstatic.shortage import is_shortage, out_of_memory
 
 _CPU = CpuDevice()
+# All work is done when a call returns, so all streams are one.
 _STREAM = Stream()
 _START = 256
-"""Allocations begin at multiples of this many bytes."""
+"""Allocations begin at multiples of this many bytes: `Device.allocate` promises it, and torch gives 64 on the CPU."""
 
 
 class TorchMemory:
@@ -189,6 +190,7 @@ class TorchDevice(ImmediateDevice):
 
     # ------------------------------------------------------------------------------------------------------------ memory
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
+        # Before anything is allocated: in a forked child torch would wait for threads that stayed in the parent.
         self._settings.check_process()
         if kind == "pinned":
             return self._pinned(nbytes, purpose)
@@ -229,6 +231,7 @@ class TorchDevice(ImmediateDevice):
 
     def join(self, first: TorchArray, second: TorchArray) -> TorchArray | None:
         a, b = first.tensor, second.tensor
+        # Blocks lie elsewhere in each run: what is adjacent now need not be so then.
         if first.block is not None or second.block is not None:
             return None
         if a.dtype != b.dtype or a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
@@ -294,6 +297,7 @@ class TorchDevice(ImmediateDevice):
 
     def wrap(self, array: HostArray) -> TorchArray:
         """Returns a host array as a tensor in the same memory; a copy where torch cannot have its strides."""
+        # torch has neither strides that go back nor memory that may only be read.
         if not array.flags.writeable or any(s < 0 for s in array.strides):
             array = np.array(array, order="C")
         if array.dtype.name == "bfloat16":
@@ -357,14 +361,16 @@ class TorchDevice(ImmediateDevice):
             workspace = Workspace()
             workspace.reserve(step.scratch_bytes)
             workspace.allocate()
-            return [call for tile in step.bind(workspace) for call in tile] + step.after
+            return [call for tile in step.bind_workspace(workspace) for call in tile] + step.after
 
         # The memory of a value of which only the shape is used may be gone.
         seen = [
             self._shapes(a) if slot.name in op.definition.shape_only else tensors(a)
             for slot, a in zip(op.definition.inputs, ins, strict=True)
         ]
-        made = form.bind(self.torch, self.place, op, seen, [tensors(a) for a in outs], reference, blocks_of(ins, outs))
+        made = form.bind_tensors(
+            self.torch, self.place, op, seen, [tensors(a) for a in outs], reference, blocks_of(ins, outs)
+        )
         if made is None:
             return self.bind_reference(op, ins, outs, reserved, stream)
         work = of_calls([*checks, made])
@@ -437,7 +443,7 @@ class TorchDevice(ImmediateDevice):
     ) -> list[Call]:
         if not self.generated:
             return _CPU.launch(module, launches, arrays, stream)
-        return interpret.bind(module, launches, {n: self.inside(a) for n, a in arrays.items()})
+        return interpret.bind_launches(module, launches, {n: self.inside(a) for n, a in arrays.items()})
 
     def machine(self, threads: int) -> Machine:
         return super().machine(threads) if self.deferred or self.place != "cpu" else _CPU.machine(threads)

@@ -29,6 +29,7 @@ class ForeignBlock:
         self.tensor = tensor
         self.shape, self.dtype, self.nbytes = tensor.shape, tensor.dtype, tensor.nbytes
         self._torch = torch
+        # Made once: freeing in every run must not allocate.
         self._nothing = tensor.new_empty(0)
         self._views: list[tuple[Any, int, tuple[int, ...], tuple[int, ...]]] = []
 
@@ -56,6 +57,7 @@ class ForeignBlock:
         others.add(at)
         self.tensor.set_(made)
         for view, offset, shape, strides in self._views:
+            # Bound calls hold the views, too: one that is left behind would read the last run's memory.
             view.set_(made.untyped_storage(), offset, shape, strides)
 
     def copied(self, made: Any) -> Any:
@@ -76,7 +78,7 @@ class Blocks(NamedTuple):
     filled: Sequence[Any]
 
 
-NO_BLOCKS = Blocks((), ())
+NO_BLOCKS = Blocks((), ())  # for devices whose arrays have one place for all runs
 
 
 def _flat(values: Any) -> Iterator[Any]:
@@ -103,7 +105,7 @@ class TorchForm:
         self.single = len(definition.outputs) == 1
         self.listed = any(slot.many for slot in definition.outputs)
 
-    def bind(
+    def bind_tensors(
         self,
         torch: Any,
         place: str,
@@ -230,6 +232,7 @@ class _UnlessLacking:
             if all(out is None or result is not None for out, result in zip(self._outs, made, strict=True)):
                 _copy_results(lambda: made, self._outs)
                 return
+            # Bound at the first run that needs it: most forms never lack a result, and binding takes memory.
             self._calls = self._reference()
         for function, args in self._calls:
             function(*args)
@@ -276,6 +279,7 @@ class Taking:
         if self._reference is not None and any(results[slot] is None for _, _, slot, _ in self._outs):
             self._run_reference(self._reference)
             return
+        # A copy: the addresses of blocks, which join it, differ from run to run.
         others = self._fixed.copy()
         for tensor in self._read:
             others.add(tensor.untyped_storage().data_ptr())

@@ -99,6 +99,7 @@ def kernels_of(events: Iterable[SeenEvent], ops: Sequence[FrozenOp], device: str
     for number, event in enumerate(sorted(kernels, key=lambda one: one.start_ns())):
         thread, when = launched.get(event.correlation_id(), (0, 0))
         row = ranges.get(thread, [])
+        # Larger than any end: the last range that began at or before the call.
         at = bisect_right(row, (when, 1 << 63, 0)) - 1
         op = ops[row[at][2]] if at >= 0 and when <= row[at][1] else None
         start = event.start_ns() + offset

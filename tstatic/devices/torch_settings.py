@@ -47,6 +47,7 @@ class Settings:
         """
         self.check_process()
         if threads > 1:
+            # Noted before the threads exist: a fork between the two must not leave a child that believes it may compute.
             self._pid = os.getpid()
         who = object()
         try:
@@ -68,6 +69,8 @@ class Settings:
 
 # The numbers of malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+# Bytes that are kept, and from which on a block is mapped by itself and goes back at once. The second is the most that glibc takes
+# on machines of 64 bits; the first bounds what a process holds that frees much once.
 _KEPT, _OF_ITS_OWN = 512 << 20, 32 << 20
 
 

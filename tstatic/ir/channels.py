@@ -50,7 +50,7 @@ class Channels:
         """The data's shape with ones for all dimensions but that of the channels."""
         return tuple(n if i == self.axis else 1 for i, n in enumerate(self.shape))
 
-    def bind(self, attrs: Mapping[str, Any], wanted: Collection[str]) -> ChannelTerms:
+    def bind_attributes(self, attrs: Mapping[str, Any], wanted: Collection[str]) -> ChannelTerms:
         """Returns the terms that some output slots need, with attributes as numbers.
 
         Args:

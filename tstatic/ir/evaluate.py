@@ -194,7 +194,7 @@ def call_ref(
     scratch = allocate(definition.ref.scratch(metas_of(ins), metas_of(outs), attrs))
     for function, args in [
         *index_checks(definition, ins, attrs),
-        *definition.ref.bind(ins, outs, attrs, scratch, reserved),
+        *definition.ref.bind_arrays(ins, outs, attrs, scratch, reserved),
     ]:
         function(*args)
 

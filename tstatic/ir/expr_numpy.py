@@ -54,7 +54,7 @@ class Code:
     instructions: tuple[Instruction, ...]
     registers: tuple[np.dtype[Any], ...]
 
-    def bind(self, ins: Any, outs: Any, scratch: Any) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
+    def bind_operands(self, ins: Any, outs: Any, scratch: Any) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
         """Returns ready calls over the given arrays; ``scratch`` holds one array per register, of the outputs' shape."""
         space = {"in": ins, "out": outs, "reg": scratch}
         calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []

@@ -48,7 +48,7 @@ class UpdateFormula:
         """Whether one pass over the elements computes all."""
         return not any(parse(text).op == "squares" for text in self.texts.values())
 
-    def bind(self, attrs: Mapping[str, Any], given: Collection[str]) -> BoundFormula:
+    def bind_attributes(self, attrs: Mapping[str, Any], given: Collection[str]) -> BoundFormula:
         """Returns the terms for known attributes.
 
         Args:

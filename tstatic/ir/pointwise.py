@@ -66,11 +66,11 @@ class PointwiseRef(ExpressionRef):
         shape = next(m.shape for m in outs if m is not None)
         return tuple(Meta(shape, dtype_of(d)) for d in code.registers)
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         dtypes = [None if a is None else a.dtype for a in ins], [None if a is None else a.dtype for a in outs]
         code = self._code(*dtypes, attrs)
         shaped = ins if self.prepare is None else self.prepare(ins, attrs)
-        return code.bind(shaped, outs, scratch)
+        return code.bind_operands(shaped, outs, scratch)
 
     def aligned(self, ins: Slots, attrs: Attrs) -> tuple[Ref, Slots]:
         return self._aligned, ins if self.prepare is None else self.prepare(ins, attrs)

@@ -42,11 +42,11 @@ class Ref(ABC):
     functions: tuple[Callable[..., Any], ...] = ()
 
     def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
-        """Returns the metadata of the buffers that :meth:`bind` needs, from that of inputs and outputs."""
+        """Returns the metadata of the buffers that :meth:`bind_arrays` needs, from that of inputs and outputs."""
         return ()
 
     @abstractmethod
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         """Returns calls that write every output that is not ``None``; runs once per plan and never looks at values."""
 
     def compute(self, ins: Slots, outs: Slots, attrs: Attrs, reserved: Attrs) -> list[Any]:
@@ -170,7 +170,7 @@ class PlainRef(Ref):
         given = dict(attrs) if names is None else {n: v for n, v in attrs.items() if n in names}
         return given | {n: v for n, v in reserved.items() if n in self.takes} if self.takes else given
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         given = self._keywords(attrs, reserved)
         if self._takes_scratch:
             given["scratch"] = tuple(scratch)
@@ -194,7 +194,7 @@ def plain(
 class _NoRef(Ref):
     """In the place of the reference of an op that has none: a fused op, which runs as its members or as a kernel."""
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         raise AssertionError("this operator has no reference")
 
 

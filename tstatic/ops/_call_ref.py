@@ -69,7 +69,7 @@ class CallRef(Ref):
         asked = {n: attrs[n] for n in self._scratch_attrs}
         return (*buffers, *self.scratch_metas(wide[: len(ins)], wide[len(ins) :], **asked))
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         count = len(ins)
         arrays = [*ins, *outs]
         before: Calls = []

@@ -13,9 +13,11 @@ from tstatic.places import CPUPlace, CUDAPlace, Place, resolve
 from tstatic.shortage import free_main_memory
 
 RESERVED_BYTES = 1_000_000_000
-"""Of a GPU's memory: what CUDA, its libraries and their workspaces take before a program has anything."""
+"""Of a GPU's memory: about what CUDA, its libraries and their workspaces take before a program has anything. Too much here calls a
+batch too large that would fit; too little says that one fits which does not."""
 
 _SIZE = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)\s*([kMGT]?i?B|bytes)", re.IGNORECASE)
+# In lower case, as texts are compared so: "GB" and "gb" are one unit. Powers of 1000, and of 1024 with an "i".
 _UNITS = {
     "bytes": 1.0,
     "b": 1.0,
@@ -66,6 +68,7 @@ def capacity(memory: Any = None) -> Capacity:
         memory = _of_text(memory)
     if isinstance(memory, target.Target):
         return Capacity(memory.name, memory.memory_bytes - RESERVED_BYTES)
+    # True is an int, and no number of bytes; nor is infinity, which has no int.
     if isinstance(memory, int | float) and not isinstance(memory, bool) and 0 < memory < 2**63:
         return Capacity("given", int(memory))
     raise ProgramTypeError(

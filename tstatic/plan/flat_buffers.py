@@ -8,7 +8,8 @@ from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.operator import OpRole
 
 PAD = 1024
-"""Every tensor begins at a multiple of this number of elements; the padding between tensors is zero and stays zero."""
+"""Every tensor begins at a multiple of this number of elements, so that a block of a kernel never holds two tensors; the padding
+between them is zero and stays zero."""
 
 
 def state_buffers(program: FrozenProgram) -> dict[str, list[str]]:

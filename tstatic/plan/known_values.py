@@ -16,7 +16,8 @@ from tstatic.ir.types import Meta
 from tstatic.plan.shapes import entry_metas, infer_op
 
 _LIMIT = 4096
-"""The size in bytes of the largest value that is computed ahead to see what sizes follow from it."""
+"""The size in bytes of the largest value that is computed ahead to see what sizes follow from it: shapes, bounds and counts are far
+smaller, and a table of data decides none."""
 
 _MOST_ELEMENTS = 1 << 24
 """The most elements of an op's inputs for which it is tried what sizes it gives them: it takes some milliseconds."""
@@ -40,6 +41,7 @@ class KnownValues:
 
     def infer(self, op: FrozenOp, metas: dict[str, Meta]) -> None:
         """Adds the metadata of an op's results, as :func:`infer_op` does and with the same errors."""
+        # First: an op's own rule has the errors that a user knows, and what it tells needs no values.
         infer_op(op, metas)
         definition = op.definition
         if op.body:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 ALIGN = 256
-"""Every buffer begins at a multiple of 256 bytes and is padded to one."""
+"""Every buffer begins at a multiple of 256 bytes and is padded to one: what CUDA's own allocations have."""
 
 
 def aligned(nbytes: int) -> int:

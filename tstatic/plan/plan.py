@@ -221,7 +221,7 @@ class _Planner:
             self.storage[value] = Storage(value, "const", self.metas[value])
 
     def plan(self) -> Plan:
-        self.uses()
+        self.uses()  # before any step, which asks whether later ones read what it would overwrite
         self.sources()
         # In order: a step's storage depends on what earlier ones gave their results.
         steps = [self.step(i, op) for i, op in enumerate(self.ops)]

@@ -110,6 +110,7 @@ class MemoryReport:
             arenas = ", ".join(size(one.peak_bytes) for one in self.replicas)
             lines.append(f"  arenas of the {len(self.replicas)} places: {arenas}")
         if self.unknown:
+            # The first eight: a program with sequences may have thousands.
             lines.append(f"  sizes known only at run time: {', '.join(self.unknown[:8])}")
         return "\n".join(lines)
 
@@ -165,7 +166,9 @@ def _fit(report: MemoryReport, memory: Any = None) -> Fit:
     found = capacity(memory)
     places = report.replicas or (report,)
     needed = [place.total_bytes for place in places]
+    # Free memory lacks what arenas and scope hold already, and the run takes that again instead of more.
     available = found.nbytes + (report.held_bytes if found.has_held else 0)
+    # Places of the CPU share its memory, so what they need adds up; GPUs have each their own.
     return Fit(sum(needed) if found.shared else max(needed), available, found.name, report)
 
 

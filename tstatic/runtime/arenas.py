@@ -16,7 +16,6 @@ from tstatic.ir.types import Meta, uint8
 GROWTH = 2
 """A larger arena has at least so many times the bytes of the one before, so that ever larger batches make few of them."""
 
-
 PURPOSE = "an arena of temporaries"
 
 
@@ -67,6 +66,7 @@ class Arenas:
         Raises:
             OutOfMemoryError: If the device has no more; nothing changed.
         """
+        # First: a session that binds anew must not keep its old block alive, nor be dropped by `_grow` while it binds.
         self.leave(user)
         part = self._parts[-1] if self._parts else None
         if part is None or part.nbytes < nbytes:
@@ -106,6 +106,7 @@ class Arenas:
                 # More than is needed, as pages that nothing touches take no memory.
                 sizes = [max(nbytes, GROWTH * part.nbytes), nbytes]
                 continue
+            # A copy: `drop` ends in `leave`, which takes the user out of the set.
             for user in list(part.users):
                 user.drop()
         made = _Part(*self._allocate(sizes))
@@ -114,6 +115,7 @@ class Arenas:
 
     def _allocate(self, sizes: Sequence[int]) -> tuple[Memory, int]:
         """Returns memory of the first size that can be had, and the size."""
+        # A size with room to grow is a wish: where it cannot be had, the run still gets what it needs.
         for nbytes in sizes[:-1]:
             try:
                 return self._device.allocate(nbytes, purpose=PURPOSE), nbytes
@@ -127,6 +129,7 @@ class Arenas:
         need = known[0].need if known else 0
         if len(known) < threads or need < nbytes:
             need = need if need >= nbytes else max(nbytes, GROWTH * need)
+            # Sessions stay bound to the old buffers; only the pages go, until such a session runs again.
             for old in known:
                 old.release()
             self._workspaces = [Workspace() for _ in range(threads)]
@@ -160,6 +163,7 @@ class Arenas:
         """Begins a run: work that an interrupted run of another session left in its streams ends first."""
         other = self.unfinished
         if other is not None and other is not user:
+            # Discarded before they are awaited, or the wait would run work that nobody wants any more.
             self._device.discard(other.streams)
             self._device.synchronize(other.streams)
         self.unfinished = user
@@ -171,6 +175,7 @@ class Arenas:
             if not part.users:
                 self._parts.remove(part)
                 self._device.free(part.memory)
+        # Scratch is needed with an arena only, so it goes with the last one.
         if not self._parts:
             self._workspaces = []
 

@@ -67,6 +67,7 @@ class Setting:
     def waiting(self) -> list[Call]:
         """Returns calls that wait for the first stream, and so for what it waits for."""
         first = self.streams[0]
+        # The event before the wait: `device_seconds` reads its time when the wait is over.
         return [(self.device.record, (self.ended, first)), (self.device.synchronize, ([first],))]
 
 
@@ -115,13 +116,16 @@ class Binding:
             plan, device, self.arrays, self._reserved, setting.threads, setting.check_numerics, owner, self.arena,
             setting.arenas,
         )  # fmt: skip
+        # Before the steps, which bind the checks of what they read.
         self.checks = late_checks(plan, device)
         alone = not setting.check_numerics and setting.communicator is None
         self.undecided = alone and may_ask_words(plan, self.checks)
         works = self._bind_steps()
         self.own_bytes = sum(work.own_bytes for _, work, *_ in works)
+        # After all steps: they share the workspaces, which are as large as the largest need.
         need = max((work.scratch_bytes for _, work, *_ in works), default=0)
         self.workspaces: Sequence[Any] = setting.arenas.workspaces(setting.threads, need)
+        # Empty first: `_fences` asks whether another region comes before.
         self.schedules = {"main": Schedule(), "update": Schedule()}
         for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
             self.schedules[region] = self._schedule(region, list(group))
@@ -130,6 +134,7 @@ class Binding:
         self.open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
         self.numbers = self.arrays.get(RNG)
         self.staged = StagedFeeds(device, self.feeds) if device.deferred else None
+        # Last: binding itself moves values, which must not make the plan stale.
         self.layout = scope.layout
 
     # ------------------------------------------------------------------------------------------------------------- steps
@@ -220,8 +225,10 @@ class Binding:
         """Runs a collective whose inputs' sizes are known only when they have been computed."""
         device, storage = self._setting.device, self._setting.plan.storage
         assert self._setting.communicator is not None
+        # The sizes of the inputs are there only when what makes them has run.
         device.synchronize(self._setting.streams)
         found = run_collective(op, [self.entry(e) for e in op.inputs], self._setting.communicator)
+        # Noted before `store_entry` puts the results, which have other memory, in their place.
         settled = {v: self.arrays[v] for v in op.writes() if storage[v].kind == "arena"}
         for entry, out in zip(op.outputs, found, strict=True):
             store_entry(entry, out, self.arrays)

@@ -23,7 +23,9 @@ from tstatic.runtime import files
 if TYPE_CHECKING:
     from tstatic.runtime.header import Entry, Row
 
+# What is written. `header.FORMAT` is the newest that is read: it lies apart, as reading needs msgspec and saving does not.
 FORMAT = 1
+# By safetensors' names. The format has others (F8, for one), which numpy has not.
 _FROM_ST = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "F16": "float16",
             "BF16": "bfloat16", "F32": "float32", "F64": "float64"}  # fmt: skip
 

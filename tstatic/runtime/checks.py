@@ -85,6 +85,7 @@ class LateChecks:
         self._lasting = frozenset(lasting)
         self._checks: dict[tuple[str, Limits], _Check] = {}
         self._memory: list[Memory] = []
+        # At most as many: values that several ops read in the same way share a check.
         most = sum(len(list(_entries(op))) for op in ops)
         self.words: Array | None = None
         self.bad: Array | None = None
@@ -138,6 +139,8 @@ class LateChecks:
             if found is None:
                 assert self.words is not None
                 kept = array if value in self._lasting else device.empty(array.shape, array.dtype)
+                # Numbered in the program's order: the first word that is not 0 is the error that a device which stops at it would
+                # raise.
                 word = device.slice(self.words, len(self._checks), (1,))
                 found = _Check(op, limits, kept, device.empty(array.shape, array.dtype), word)
                 self._checks[value, limits] = found
@@ -156,6 +159,7 @@ class LateChecks:
         if not self._checks:
             return []
         found = self._device.any_nonzero(self.words, self.bad, stream)
+        # The copy goes to pinned memory, so that it needs no wait of its own: the host reads it when it waits for the results.
         return [*found, (self._device.copy, (self._seen, self.words, stream))]
 
     def error(self, runs: int) -> IndexRangeError | None:

@@ -57,9 +57,11 @@ class Commit:
         setting = self._setting
         device, scope, stream = setting.device, setting.scope, setting.streams[0]
         asked = binding.checks if binding.undecided else None
+        # All copies are queued before the host waits, once for all of them.
         for var, source, fresh in pending:
             target = scope.array(var) if fresh is None else fresh
             assert target is not None
+            # New storage needs no question: it is published only if no check failed.
             if asked is not None and fresh is None:
                 device.copy_unless(asked.bad, target, source, stream)
             else:
@@ -68,6 +70,7 @@ class Commit:
             for function, args in setting.waiting():
                 function(*args)
         found = asked.error(runs) if asked is not None else None
+        # Behind the wait: whoever reads the variable next must find values, and none of a run that failed.
         for var, _, fresh in pending if found is None else ():
             if fresh is not None:
                 scope.publish(var, fresh)

@@ -15,8 +15,8 @@ CAPSULE = type(datetime.datetime_CAPI)
 """``PyCapsule``, for which Python has no name."""
 # The tensor stands first in a capsule, or behind version, owner, deleter and flags; its dtype behind data, device and rank.
 _TENSOR = {b"dltensor": 0, b"dltensor_versioned": 32}
-_DTYPE = 20
-_INT, _BFLOAT = 0, 4
+_DTYPE = 20  # a pointer, two ints of the device, one of the rank
+_INT, _BFLOAT = 0, 4  # kDLInt and kDLBfloat of dlpack.h
 
 _api = ctypes.pythonapi
 _api.PyCapsule_GetName.restype, _api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -42,6 +42,7 @@ def capsule_of(array: np.ndarray[Any, Any], **options: Any) -> Any:
     low = dtype_of("bfloat16").np
     if array.dtype != low:
         return array.__dlpack__(**options)
+    # numpy refuses a dtype that it does not know: it hands over integers, and the capsule is told what they are.
     capsule = array.view(np.int16).__dlpack__(**options)
     _dtype(capsule)[0] = _BFLOAT
     return capsule
@@ -57,6 +58,7 @@ class _Holder:
         return self._capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        # kDLCPU, device 0.
         return 1, 0
 
 
@@ -76,5 +78,6 @@ def array_of(capsule: Any) -> np.ndarray[Any, Any]:
         )
     if list(dtype) != [_BFLOAT, 16]:
         return np.from_dlpack(_Holder(capsule))
+    # And here the other way round. The capsule is read now, so nobody else sees the change.
     dtype[0] = _INT
     return np.from_dlpack(_Holder(capsule)).view(dtype_of("bfloat16").np)

@@ -35,9 +35,11 @@ def raise_failure(setting: Setting, bound: Binding, region: str, error: BaseExce
         StoppedBeforeError: If an update was queued behind the work that failed; no state was written.
         DeviceError: If the failure may have left parameters half written.
     """
+    # First: work that is left would run at the next wait, on memory that another session may have by then.
     setting.device.discard(setting.streams)
     bound.recorded.drop()
     if isinstance(error, QueuedWorkError):
+        # A wait may run into another replica's failed work; that replica tells of it, with its own op.
         if error.stream is not None and error.stream not in setting.streams:
             raise ReplicaStoppedError("this replica stopped because another one failed") from error
         op = error.op or op
@@ -45,6 +47,7 @@ def raise_failure(setting: Setting, bound: Binding, region: str, error: BaseExce
     error = of_op(error, op)
     annotate(error, op)
     early = any(step.op is op for step in setting.plan.steps if step.region == "main")
+    # The update was queued behind what failed, so it has not run: no parameter is half written.
     if region == "update" and bound.undecided and early:
         raise StoppedBeforeError(error)
     if region == "update":
@@ -62,6 +65,7 @@ def raise_failure(setting: Setting, bound: Binding, region: str, error: BaseExce
 
 def running_op(setting: Setting, at: Position | None) -> str:
     """Returns the op that is running now, with the user's line; empty where none is. Another thread may ask."""
+    # Asked before the calls: on a device whose work runs late, the host's call may only be waiting for it.
     late = setting.device.running(setting.streams)
     if late is not None:
         return f"in operator '{late.type}' at {show(late.where)}"

@@ -24,7 +24,7 @@ from tstatic.where import show
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 _NO_NUMBERS = "OSUMm"
-"""Kinds of numpy dtypes that hold no numbers: objects, texts and dates."""
+"""Kinds of numpy dtypes that hold no numbers (objects, texts and dates): an error here names the feed, one of an op would not."""
 
 
 def check_feed_dict(feed: Any) -> Mapping[str, Any]:
@@ -55,6 +55,7 @@ def check_feed_dict(feed: Any) -> Mapping[str, Any]:
             op="feed",
         )
     try:
+        # Item by item unless it is a plain dict: `**` does not ask a subclass that has a `__getitem__` of its own.
         given: dict[str, Any] = {**feed} if type(feed) is dict else {name: feed[name] for name in feed}
     except Exception as error:
         raise FeedTypeError(
@@ -355,5 +356,6 @@ class StagedFeeds:
 
     def free(self) -> None:
         """Frees the memory."""
+        # The views first: memory must not be freed under them.
         self._staged = []
         self._device.free(self._memory)

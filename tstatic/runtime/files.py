@@ -28,6 +28,7 @@ from tstatic.errors import CheckpointError
 from tstatic.regular import kind_of, names_there, open_regular
 from tstatic.runtime import leftovers
 
+# Bounded: the text comes from files that nobody vouches for. 19 digits of nanoseconds reach the year 2286.
 _FORM = re.compile(r"([0-9]{1,19})-([0-9a-f]{8})-([0-9]{1,7})")
 
 
@@ -45,6 +46,7 @@ class Stamp:
     @property
     def when(self) -> str:
         """The time to the millisecond."""
+        # The remainder keeps a forged time within the years that `datetime` has.
         return datetime.fromtimestamp(self.time // 10**9 % 10**11, UTC).strftime(
             f"%Y-%m-%d %H:%M:%S.{self.time // 10**6 % 1000:03} UTC"
         )
@@ -52,6 +54,7 @@ class Stamp:
 
 def new_stamp(files: int) -> Stamp:
     """Returns the stamp of a save that is made now."""
+    # Four random bytes: they tell apart only saves of the same nanosecond, on several machines.
     return Stamp(time.time_ns(), os.urandom(4).hex(), files)
 
 
@@ -82,7 +85,7 @@ def older(stamps: Mapping[str, Stamp]) -> list[str]:
 
 
 DONE = leftovers.COMMITTED
-MAX_TRIES = 20
+MAX_TRIES = 20  # pauses grow by 10 ms: a reader gives up after 2 s; a saver, when 20 saves in a row were in its way
 Mark = tuple[int, int, int, int]
 """Identifies a file's content: device, inode, time of the last change, size."""
 

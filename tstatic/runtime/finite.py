@@ -17,7 +17,7 @@ from tstatic.runtime.sub_block import run_op
 from tstatic.where import show
 
 MOST = 6
-"""So many inputs a message names."""
+"""So many inputs a message names: a fused op may read dozens, and the ranges of the first mostly tell."""
 
 
 class Contents(NamedTuple):
@@ -96,6 +96,7 @@ def _refuse(
     read = [v for v in dict.fromkeys(op.contents()) if hasattr(arrays.get(v), "dtype")]
     written = [device.span(arrays[v]) for v in op.writes() if hasattr(arrays.get(v), "dtype")]
 
+    # Of an input that a result replaced, the range would be that of the result: better none.
     def overwritten(name: str) -> bool:
         start, end = device.span(arrays[name])
         return any(start < high and low < end for low, high in written)

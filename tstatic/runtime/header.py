@@ -18,6 +18,7 @@ import msgspec
 
 from tstatic.errors import CheckpointError
 
+# As numpy has them: sizes of 64 bits, and 64 axes. What is refused here is never built.
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Shape = Annotated[list[Size], msgspec.Meta(max_length=64)]
 
@@ -53,13 +54,14 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     facts: msgspec.Raw
 
 
-FORMAT = 1
+FORMAT = 1  # the newest that is read: a newer file is refused as such, and not as damaged
 AGAIN = "take an older copy of the file"
 MANY = 32_768
 """The number of tensors that a file of any size may have."""
 LEAST_BYTES = 210
 """The bytes of a file per tensor above that number: its row in the header and its row in the manifest."""
 MAX_FACTS = 65_536
+"""Bytes of the facts: a run count, a stamp and what a script adds. More would be work for a parser that builds Python objects."""
 # Possessive repeats: a string of a million escapes must not keep a million positions to backtrack to.
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 # JSON's own: Python's ``\s`` has others, too.
@@ -71,6 +73,7 @@ _METADATA = re.compile(
     + rb"(\{" + _SPACE + rb"(?:" + _PAIR + rb"(?:," + _SPACE + _PAIR + rb")*+)?+\})", re.DOTALL
 )  # fmt: skip
 _NO_TENSOR = b'"__metadata__":{"dtype":"","shape":[],"data_offsets":[0,0]}'
+# A list of 64 sizes has less than 2000 characters: 19 digits and a comma each. Longer ones are refused before they are decoded.
 _LONG_LIST = re.compile(rb"\[[\s\d,]{2000}")
 
 
@@ -99,6 +102,7 @@ def _malformed(path: object, expected: str, received: str) -> CheckpointError:
 
 def short(name: str) -> str:
     """Returns a name in quotes, shortened if it is longer than 200 characters."""
+    # A name from a file may have any length, and an error must stay readable.
     return f"'{name}'" if len(name) <= 200 else f"'{name[:200]}...' ({len(name):,} characters)"
 
 
@@ -142,11 +146,13 @@ def _split(text: bytes, size: int, path: object) -> tuple[dict[str, Entry], dict
     at = text.find(b'"__metadata__"')
     found = _METADATA.match(text, at) if at >= 0 else None
     if found is not None:
+        # Metadata of any program has a few keys; ours has two.
         _check_keys(found[1], 1024, path)
         metadata = msgspec.json.decode(found[1], type=dict[str, str])
         _check_twice(found[1], len(metadata), path)
         # A row like all others in its place: commas and spaces around it are decoded as they are in the file.
         text = text[:at] + _NO_TENSOR + text[found.end() :]
+    # Four keys for each tensor: its name, and the three of its row.
     _check_keys(text, 4 * (max(MANY, size // LEAST_BYTES) + (found is not None)), path)
     if _LONG_LIST.search(text):
         raise _damaged(path, "shapes of up to 64 sizes", "a longer one")
@@ -202,8 +208,10 @@ def _manifest(metadata: Mapping[str, str], entries: Mapping[str, Entry], path: o
     text = metadata.get("tstatic.manifest")
     try:
         data = (text or "").encode()
+        # Before anything of it is decoded: damage is told as damage, not as what it happens to spell.
         if text is None or hashlib.sha256(data).hexdigest() != metadata.get("tstatic.sha256"):
             raise broken(path, "the manifest is damaged", "the checksum it was saved with", "another one", AGAIN)
+        # Alone, before the rest: a newer format may have other fields, which the whole type would refuse.
         version = msgspec.json.decode(data, type=Version).format
         if version > FORMAT:
             raise broken(
@@ -211,6 +219,8 @@ def _manifest(metadata: Mapping[str, str], entries: Mapping[str, Entry], path: o
             )  # fmt: skip
         if version != FORMAT:
             raise _malformed(path, f"format {FORMAT}", f"format {str(version)[:20]}")
+        # Three of the manifest's own, five for each tensor (its name and a row of four), and what facts of the largest size could
+        # hold.
         _check_keys(data, 3 + 5 * len(entries) + MAX_FACTS // 4, path)
         manifest = msgspec.json.decode(data, type=Manifest)
         facts = bytes(manifest.facts)

@@ -14,7 +14,7 @@ from tstatic.runtime.scope import Scope
 from tstatic.shield import shield
 
 PATIENCE = 10.0
-"""Seconds that replicas have to complete a running update when a step is interrupted."""
+"""Seconds that replicas have to complete a running update when a step is interrupted: far more than it takes."""
 
 
 class Writing:
@@ -52,8 +52,10 @@ class Writing:
         try:
             if error is not None:
                 self.tear(f"{self.what} that {type(error).__name__} broke off")
+            # Asked first: in most programs nothing is torn, and every step would look all its variables up.
             elif self.scope.torn:
                 self.scope._mend(self.names)
+            # Behind the marks: until they are made, this entry is what tells that the block did not end.
             _open.pop(threading.get_ident(), None)
         finally:
             shield.__exit__()
@@ -126,6 +128,7 @@ def _after_fork() -> None:
     mine = threading.get_ident()
     if mine not in _open:
         shield.forget()
+    # Only the forking thread lives on in the child: what others were writing stays as it was at that moment.
     for ident, writing in list(_open.items()):
         if ident != mine:
             writing.tear(f"{writing.what} {_FORKED}")

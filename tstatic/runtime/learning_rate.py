@@ -11,6 +11,7 @@ from tstatic.ir.learning_rate import SetRate
 from tstatic.ir.program import Program
 from tstatic.runtime.scope import Scope
 
+# One for all runs: it holds nothing, and a step makes no call for it.
 _NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 
 

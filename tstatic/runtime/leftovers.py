@@ -29,6 +29,7 @@ COMMITTED = ".tstatic-save"
 MANIFEST = ".tstatic-manifest"
 """The file in a staging folder that lists the others; earlier versions of the library wrote none."""
 PREFIX = ".tstatic-"
+# In full: a user's own hidden file that only begins so must never be taken for a leftover.
 _STAGED = re.compile(r"\.tstatic-[0-9a-f]{8}\.tmp")
 _EARLIER = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.tmp")
 """A file that an earlier version of the library staged, without a folder."""
@@ -36,7 +37,7 @@ _SUFFIX = re.compile(r".+\.pd(params|model|iparams|opt)", re.DOTALL)
 _FORM = re.compile(rb"tstatic-program |.{4}\0{4}\{|\x80[\x02-\x05]|\0{4}|\n[\x80-\xff]{0,9}[\0-\x7f]\x08", re.DOTALL)
 """How a saved file begins: a program, values, a pickle, and tensors and programs of Paddle. No text begins so but a program."""
 _MOST = 1 << 26
-"""The longest manifest that is read, in bytes."""
+"""The longest manifest that is read, in bytes: names of a million files; a forged one must not fill the memory."""
 
 
 # --------------------------------------------------------------------------------------------------------------- reading
@@ -57,6 +58,7 @@ def open_committed(path: Path) -> int | None:
     if done is None:
         return None
     try:
+        # Before the file is opened: a stranger's file is not even read.
         _check_reader(path, done)
         return open_regular(path.name, done, follow=False)
     except FileNotFoundError:
@@ -272,6 +274,7 @@ def _objection(name: str, folder: int, by_suffix: bool = True) -> str | None:
             return None if kind is None else f"is {kind}"
         handle = open_regular(name, folder, follow=False)
         try:
+            # As many bytes as `_FORM` looks at.
             head = os.read(handle, 16)
         finally:
             os.close(handle)
@@ -314,6 +317,7 @@ def open_stage(name: str, parent: int, held: list[int]) -> int | None:
     # Some file systems have no locks: leftovers stay there.
     with contextlib.suppress(OSError):
         fcntl.flock(held[-1], fcntl.LOCK_EX)
+    # Asked under the lock: a save that took the folder for a leftover removed it before, or will find it locked.
     return held[-1] if _is_at(name, parent, held[-1]) else None
 
 

@@ -29,6 +29,7 @@ def check_lod(value: Any, rows: int, var: Variable, feed: Mapping[str, Any]) -> 
         FeedError: If they do not divide its rows, or have another number of levels than is declared.
     """
     lod = value.lod() if isinstance(value, LoDTensor) else []
+    # All or none: with some of the levels alone the rows could not be told apart.
     if not lod and var.lod and all(name in feed for name in var.lod):
         lod = [np.asarray(feed[name]).tolist() for name in var.lod]
     if lod and not divides(lod, rows):
@@ -58,6 +59,7 @@ def offsets_of(value: Any, rows: int, var: Variable, feed: Mapping[str, Any]) ->
         FeedError: As :func:`check_lod` does.
     """
     lod = check_lod(value, rows, var, feed)
+    # What is declared without levels may be fed with some: nothing reads them.
     return {name: np.array(level, np.int64) for name, level in zip(var.lod, lod, strict=False)} if lod else {}
 
 
@@ -74,6 +76,7 @@ def open_rows(program: Program) -> dict[str, str]:
 def cut(array: Array, lod: Lod, first: int, last: int) -> LoDTensor:
     """Returns the outermost sequences from ``first`` to before ``last``, as a tensor."""
     parts = []
+    # From the outermost level inwards: the ends of one are numbers of sequences of the next, and at last rows.
     for level in lod:
         parts.append([offset - level[first] for offset in level[first : last + 1]])
         first, last = level[first], level[last]
@@ -84,6 +87,7 @@ def cut(array: Array, lod: Lod, first: int, last: int) -> LoDTensor:
 
 def joined_offsets(parts: Sequence[Array]) -> Array:
     """Returns the offsets of sequences of several tensors, one after the other."""
+    # Each part but the first loses its leading 0, in whose place the end before it stands.
     ends = itertools.accumulate(int(part[-1]) for part in parts[:-1])
     return np.concatenate([parts[0], *(part[1:] + end for part, end in zip(parts[1:], ends, strict=True))])
 

@@ -31,6 +31,7 @@ def of_op(error: BaseException, op: FrozenOp) -> BaseException:
     if isinstance(error, TstaticError) or not is_shortage(error):
         return error
     made = out_of_memory(f"operator '{op.type}'", cause=error, fix=_PERHAPS)
+    # The first six: an update of all parameters reads hundreds.
     made.add_context(op=op.type, var=", ".join(list(op.reads())[:6]) or None, where=show(op.where))
     made.__cause__ = error
     return made
@@ -46,6 +47,7 @@ def of_section(error: OutOfMemoryError, op: FrozenOp) -> OutOfMemoryError:
 def of_run(error: BaseException, plan: Plan) -> OutOfMemoryError:
     """Returns the error about memory that a plan as a whole could not have, with the operator at its peak."""
     wanted = getattr(error, "wanted_bytes", None)
+    # `out_of_memory` adds these words to what it is given: an error that is explained once more would have them twice.
     what = error.what.partition(" needs memory")[0] if isinstance(error, OutOfMemoryError) else "the run"
     report = memory_report(plan, {}, 0)
     made = out_of_memory(what, wanted, error, fix=_advice(plan))
@@ -65,10 +67,12 @@ def explained(method: Method) -> Method:
     def run(session: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(session, *args, **kwargs)
+        # numpy says it by a ValueError where the size cannot be addressed, torch by a RuntimeError.
         except (MemoryError, ValueError, RuntimeError) as error:
             if not is_shortage(error) or (isinstance(error, TstaticError) and error.op is not None):
                 raise
             made = of_run(error, session.plan)
+            # Behind the report, which reads the plan, and before the error: the memory is needed by whoever handles it.
             session.drop()
             raise made from error
 

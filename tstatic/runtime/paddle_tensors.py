@@ -15,8 +15,9 @@ from tstatic.ir.types import DTYPES, dtype_of
 Array = np.ndarray[Any, Any]
 _DTYPES = {number: DTYPES[name] for name, number in DTYPE_NUMBERS.items()}
 MAX_DESC = 4096
-"""Bytes of a tensor's description."""
+"""Bytes of a tensor's description: a dtype, and 64 sizes of at most 11 bytes each, with room to spare."""
 MAX_LEVELS = 16
+"""Levels of sequences: programs have one or two, and a number above tells a file of another format (:func:`is_tensors`)."""
 
 
 def is_tensors(data: bytes) -> bool:
@@ -30,6 +31,7 @@ def encode(arrays: Sequence[Array]) -> bytes:
     for array in arrays:
         dtype = dtype_of(array.dtype)
         desc = write_message(TensorDesc(DTYPE_NUMBERS[dtype.name], array.shape))
+        # Version 0, no levels, version 0 again: 4, 8 and 4 bytes.
         parts += [bytes(16), len(desc).to_bytes(4, "little"), desc, np.ascontiguousarray(array).tobytes()]
     return b"".join(parts)
 
@@ -88,6 +90,7 @@ def _tensor(data: bytes, at: int) -> tuple[Array, int]:
     skip(size)
     desc = read_message(TensorDesc, data[at - size : at])
     dtype = _DTYPES.get(desc.data_type)
+    # As many axes as numpy has; sizes that fit its 64 bits.
     if dtype is None or len(desc.dims) > 64 or any(not 0 <= length <= 2**62 for length in desc.dims):
         raise ValueError(f"dtype {desc.data_type} and sizes {str(list(desc.dims))[:80]}")
     count = math.prod(desc.dims)

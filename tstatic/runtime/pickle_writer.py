@@ -39,6 +39,7 @@ class _Writer:
             raise _not_plain("containers inside each other, or in themselves", f"more than {MAX_DEPTH} levels")
         if value is None or isinstance(value, bool):
             out(b"N" if value is None else b"\x88" if value else b"\x89")
+        # Before Python's own numbers: np.float64 is a float, too, and would lose its type. A bool is an int, so it comes first.
         elif isinstance(value, np.generic | np.ndarray):
             self.array(value)
         elif isinstance(value, int):
@@ -70,9 +71,11 @@ class _Writer:
             )
 
     def integer(self, value: int) -> None:
+        # The opcode for four bytes, which all protocols have; a larger number says how long it is, in one byte or four.
         if -(2**31) <= value < 2**31:
             self.parts.append(b"J" + struct.pack("<i", value))
             return
+        # One bit more than it has, for the sign.
         raw = value.to_bytes((value.bit_length() + 8) // 8, "little", signed=True)
         if len(raw) > MAX_INTEGER:
             raise _not_plain(f"integers of up to {8 * MAX_INTEGER} bits", f"one of {value.bit_length()}")
@@ -98,6 +101,7 @@ class _Writer:
         array = value.view(np.uint16) if dtype.name == "bfloat16" else value
         if array.dtype.kind not in KINDS:
             raise _not_plain("arrays of numbers or texts", f"one of dtype {dtype}")
+        # In one order on all machines, so that equal values are equal files.
         little = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
         alone = isinstance(value, np.generic)
         out = self.parts.append

@@ -22,18 +22,20 @@ from tstatic.ir.budget import Budget
 Array = np.ndarray[Any, Any]
 
 MAX_DEPTH = 100
-"""Containers inside containers."""
+"""Containers inside containers: far less than Python's recursion takes where somebody prints, compares or copies the nest."""
 MAX_INTEGER = 1024
-"""Bytes of one integer."""
+"""Bytes of one integer: its 2466 digits are fewer than the 4300 up to which Python writes a number as text."""
 BUDGET = 24 << 20
 """Bytes that a file of any size may cost; each of its own bytes adds :data:`PER_BYTE`."""
 PER_BYTE = 3
+"""An array's bytes are paid twice, as what is cut out of the file and as the array; the rest is for what stands around them."""
 # Bytes that are counted for what an opcode makes, beside its content: the object, its entry in a table that may be copied while it
 # grows, and what :func:`check_nest` notes about it.
 _PLACE, _ELEMENT, _ENTRY, _MEMO = 8, 10, 120, 128
 """A place on the stack, in a list, in a dict, in the memo."""
 _NUMBER, _TEXT, _CONTAINER, _ARRAY, _ORDERED_DICT = 32, 80, 200, 400, 600
 """An object of each kind; an array adds 16 for each of its sizes."""
+# Those that numpy writes; any other text would reach `newbyteorder`, which takes more than these.
 _ORDERS = ("<", ">", "=", "|")
 KINDS = "biufcSU"
 """Kinds of the dtypes that arrays may have: no Python objects."""
@@ -85,6 +87,7 @@ def _encode(reader: _Reader, args: tuple[Any, ...]) -> bytes:
 
 def _dtype(reader: _Reader, args: tuple[Any, ...]) -> _Dtype:
     reader.budget.spend(_CONTAINER)
+    # A kind and a size of up to 11 digits, which no element has.
     return _Dtype(_short(args[0], 12))
 
 
@@ -226,6 +229,7 @@ class _Reader:
         return self.budget.text(self.take(count), "utf-8", "surrogatepass")
 
     def line(self) -> str:
+        # Names of data are short, and a search to the end of the file in each opcode would cost more than it.
         end = self.data.find(b"\n", self.at, self.at + 256)
         if end < 0:
             raise ValueError("a name without an end")
@@ -269,9 +273,11 @@ class _Reader:
 
     def array(self, shape: Any, dtype: Any, data: Any, fortran: Any) -> Array:
         """Returns an array of bytes that are there."""
+        # 32 axes: the most that numpy 1 has, with which Paddle 2.6 runs.
         if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or len(shape) > 32:
             raise ValueError("an array without shape or dtype")
         kind = dtype.made()
+        # A bool is an int, too. No machine addresses 2**48 bytes.
         if not all(type(size) is int and 0 <= size < 2**48 for size in shape):
             told = ", ".join(str(size) if type(size) is int else type(size).__name__ for size in shape)
             raise ValueError(f"an array of shape ({told[:80]})")
@@ -570,6 +576,7 @@ def read_pickle(data: bytes, path: object, strings: str = "latin1", budget: Budg
         reader = _Reader(data, strings, budget)
         reader.at = 2
         made = reader.run()
+        # Behind the budget, which bounds what is made: a few shared lists may still be a walk without end.
         check_nest(made, 1000 + 4 * len(data))
         return made, reader.at
     except (ValueError, TypeError, LookupError, struct.error, OverflowError, RecursionError) as error:

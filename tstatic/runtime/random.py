@@ -43,6 +43,7 @@ def seed(seed: int) -> int:
     global _seed, _epoch
     check_type(seed, int, "seed", "paddle.seed")
     _seed = seed % 2**64
+    # Counted even if the seed is the same: calling it again starts the numbers again.
     _epoch += 1
     return _seed
 

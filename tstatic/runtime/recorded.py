@@ -49,6 +49,7 @@ class RecordedCalls:
     def _start(self, recorder: Recorder) -> None:
         device, threads = self._device, self._threads
         self.recorder, self._regions, self._logs, self._facts = recorder, {}, [], {}
+        # A function: measuring the speed of memory takes a tenth of a second, which only a report needs.
         recorder.machines.setdefault(device.name, lambda: device.machine(threads))
         device.start_recording(recorder)
         recorder.at_end(self._finish)
@@ -66,6 +67,7 @@ class RecordedCalls:
             name: ``"main"``, which begins a run, or ``"update"``.
             schedule: Its calls as they run otherwise.
         """
+        # By identity: each recording has a recorder of its own, and calls that were bound for another one write to that.
         if self.recorder is not recorder:
             self._start(recorder)
         if name == "main":
@@ -83,6 +85,7 @@ class RecordedCalls:
         self._logs.append(log)
         made = schedule.timed(log)
         made.calls = [(log.begin, ()), *made.calls, (self._end, (log,))]
+        # The marks have an op as well, so that the number of any call that fails finds one.
         made.op_of_call = [made.op_of_call[0], *made.op_of_call, made.op_of_call[-1]]
         return made
 

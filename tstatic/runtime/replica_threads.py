@@ -17,7 +17,7 @@ from tstatic.errors import DeviceError, TstaticError
 from tstatic.shield import shield
 
 GRACE = 2.0
-"""Seconds that the other replicas have to stop after one failed."""
+"""Seconds that the other replicas have to stop after one failed: they do so at their next collective, and the user waits for it."""
 
 _SLICE = 1.0
 """Seconds between the caller's checks that the threads live; on some systems an interrupt arrives only then."""

@@ -63,6 +63,7 @@ def save_report(path: str | os.PathLike[str], write: Callable[[Path], None], wha
     with reporting(path, what):
         # Through links, so that a link to a report stays one.
         target = Path(os.path.realpath(path))
+        # A device or a pipe cannot be replaced, and must not be.
         if target.exists() and not target.is_file():
             write(Path(path))
             return
@@ -70,6 +71,7 @@ def save_report(path: str | os.PathLike[str], write: Callable[[Path], None], wha
         try:
             write(beside)
             if target.exists():
+                # Before the rename: under its name the report never has other rights than it had.
                 beside.chmod(target.stat().st_mode & 0o7777)
             beside.replace(target)
         finally:

@@ -104,7 +104,7 @@ class LoDTensor:
         assert old is not None
         device = owner_of(flat.array)
         view = device.slice(flat.array, offset, old.shape)
-        device.copy(view, old)
+        device.copy(view, old)  # before the switch: what fails here leaves the old storage in place
         self._array, self.flat = view, flat
 
     def _move(self, device: Device) -> None:
@@ -112,7 +112,7 @@ class LoDTensor:
         old = self._array
         assert old is not None
         fresh = device.empty(old.shape, old.dtype)
-        device.from_host(fresh, read(old))
+        device.from_host(fresh, read(old))  # before the switch, likewise
         if self._scope is not None:
             self._scope._layout_changed()
         self._array, self.flat = fresh, None
@@ -426,7 +426,7 @@ class Scope:
             gone = self._vars.pop(name, None)
             if gone is not None:
                 self.torn.pop(gone.get_tensor(), None)
-        self._layout_changed()
+        self._layout_changed()  # plans that are bound to a variable that is gone must not write to it
 
     def held_bytes(self) -> int:
         """Returns the bytes of all values of this scope."""
@@ -498,7 +498,7 @@ class ReplicaScope(Scope):
             stale = self._vars.keys() - set(own)
             if stale:
                 self.erase(stale)
-        self._copied = self.parent.writes
+        self._copied = self.parent.writes  # last: copies that were broken off are made again
 
 
 _current = Guarded("scope", Scope())

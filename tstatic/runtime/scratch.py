@@ -53,4 +53,5 @@ class Scratch:
         return {v: self._device.view(self._arena, start + at, self._metas[v]) for v, at in offsets.items()}
 
     def _start(self, step: Step) -> int:
+        # A step without scratch asks for no part of it, so any offset will do.
         return self._parts.get(id(step), (0, 0))[0]

@@ -35,6 +35,7 @@ MOST_BYTES = 32 << 20
 recently is forgotten first. A step takes about 1.5 kB. Where feeds decide sizes, the bound is ``FLAGS_plan_cache_bytes``."""
 
 _ARRAY_BYTES = 300
+"""About what an array takes beside its memory: numpy's object, its sizes and strides, its entries in tables."""
 
 _NO_CALLS = Schedule()
 """Of the steps that run with the first of their group; nobody adds to it."""
@@ -282,6 +283,7 @@ class Sections:
             assert one is not None
             one.begin, one.schedule = None, one.alone
         del self._sections[at:]
+        # Keys hold the sections that were just divided, which no run will ask for again.
         self.forget()
         self._arrange([one for one in self._members if one.number >= section.numbers[0]])
 
@@ -312,6 +314,7 @@ class Sections:
     def _choose(self, number: int, section: _Section) -> None:
         """Gives the steps of a section, of which step ``number`` is the first, their calls for the sizes of this run."""
         arrays = self._arrays
+        # None first: if binding fails, sections behind must not find what this one was bound to before.
         before, section.now = section.now, None
         given = [arrays[v] for v in section.given]
         sources = [one.now for one in section.sources]
@@ -320,6 +323,7 @@ class Sections:
             for turn in map(self._turns.__getitem__, section.numbers):
                 turn.schedule = turn.alone
             return
+        # Recorded runs have calls of their own: each step's alone.
         key = (section, records.recorder is None, *sources, *[(a.shape, a.dtype) for a in given])
         found = self._known.get(key)
         if found is None:
@@ -327,6 +331,7 @@ class Sections:
                 found = self._bind_sizes(section)
             except _UnknownError as unknown:
                 self._split(section, unknown.number)
+                # The step may begin a section again, a shorter one: its sizes are still to be looked up.
                 if (begin := self._turns[number].begin) is not None:
                     begin()
                 return
@@ -336,6 +341,7 @@ class Sections:
         found.memory.touch()
         for workspace in found.workspaces:
             workspace.touch()
+        # In front of the copies below, which it would overwrite.
         if flags.memory_is_filled or flags.filling.get() is not None:
             found.fill(self._device, flags.fill_byte() or 0)
         for value, array in found.copies:
@@ -493,6 +499,7 @@ class Sections:
     def _keep(self, key: tuple[Any, ...], sized: Sized) -> None:
         """Keeps what was bound, and forgets what was used least recently where all take too much."""
         with shield:
+            # Under the shield: a signal between these lines would leave a size that is kept and not counted.
             self._known[key] = sized
             self._fed.setdefault(sized.feeds, {})[key] = None
             for source in key:
@@ -500,6 +507,7 @@ class Sections:
                     source.behind.append(key)
             self._account(sized.feeds, sized.measure())
         most = int(flags.flag("FLAGS_plan_cache_bytes")) if self._is_open else MOST_BYTES
+        # The size of this run is the last one: it stays, even if it takes more than all may.
         while self.kept_bytes > most and len(self._known) > 1:
             self._drop([next(iter(self._known))])
 
@@ -512,6 +520,7 @@ class Sections:
                 one = self._known.pop(key, None)
                 if one is None:
                     continue
+                # Their keys hold this one, and so can never come up again.
                 gone += one.behind
                 fed = self._fed[one.feeds]
                 del fed[key]

@@ -82,12 +82,13 @@ class Session:
 
     @explained
     @records.spanning("compile", "bind the plan")
-    def bind(self) -> None:
+    def bind_plan(self) -> None:
         """Allocates the arena and binds every step to its arrays.
 
         Raises:
             FeedError: If a persistable variable that the program reads has no value in the scope.
         """
+        # Unbound before memory goes: whatever fails or breaks in below, the next run binds anew.
         before, self.bound = self.bound, None
         if self.communicator is not None:
             self.communicator.free()
@@ -119,7 +120,7 @@ class Session:
     def run(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int = 1) -> list[np.ndarray[Any, Any]]:
         """Runs the plan ``iterations`` times on one feed, returns copies of fetched values; an error undoes its iteration alone."""
         if self.stale():
-            self.bind()
+            self.bind_plan()
         with self.settings():
             return self.replay(feeds, iterations)
 
@@ -129,11 +130,14 @@ class Session:
         results: list[np.ndarray[Any, Any]] = []
         bound, setting, device = self.bound, self.setting, self.device
         assert bound is not None
+        # Before anything is touched: half-written values must not even be read.
         check_whole(self.scope, self.plan.program.reads, "this run")
         bound.arena.touch()
         for workspace in bound.workspaces:
             workspace.touch()
         if device.deferred:
+            # The others' unfinished work first: it may still write to the memory that both use. Then what an interrupted run left
+            # here.
             setting.arenas.enter(self)
             device.discard(self.streams)
             device.record(setting.began, self.streams[0])
@@ -151,16 +155,18 @@ class Session:
                         device.from_host(slot, feeds[name])
                 if not sent:
                     for name in bound.open_feeds:
+                        # A copy: the CPU takes the array itself, which stays the caller's.
                         bound.arrays[name] = device.upload(feeds[name].copy())
                 sent = True
                 results = self._step(bound, last=i == iterations - 1)
                 if i < iterations - 1 and self.stale():
                     # A state variable got new storage (a first value, or another size).
-                    self.bind()
+                    self.bind_plan()
                     bound = self.bound
                     assert bound is not None
                     sent = False
         self.runs += 1
+        # Only here, behind the last wait: after an error the next session has to look.
         setting.arenas.unfinished = None
         if bound.recorded.recorder is not None:
             bound.recorded.end_run(setting.began, setting.ended)
@@ -207,6 +213,7 @@ class Session:
             away(self.communicator.commit)
         if bound.schedules["update"].calls or pending:
             with self._writing:
+                # Before the writes, so that replicas copy anew even if these break off. A parallel step changes all replicas alike.
                 if self.communicator is None:
                     self.scope.bump_version()
                 self._execute(bound, "update")
@@ -214,6 +221,7 @@ class Session:
                     commit.write([*pending, *commit.pending(commit.behind, bound)] if commit.behind else pending, bound)
                 except QueuedWorkError as raised:
                     raise_failure(self.setting, bound, "update", raised, self.plan.steps[-1].op)
+                # Within the block that holds signals back: values and count move together.
                 self.scope.runs[self.uid] = (epoch, count + 1)
         else:
             self.scope.runs[self.uid] = (epoch, count + 1)
@@ -288,6 +296,7 @@ class Session:
 
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
+        # Unbound first, as in `bind_plan`; and before `leave`, which may give the memory to others.
         bound, self.bound, self._at = self.bound, None, None
         if bound is not None:
             bound.sections.forget()

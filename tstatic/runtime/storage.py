@@ -55,6 +55,7 @@ class Blocks:
         self._waiting += self._dead.pop(number, [])
         if work is None:
             return
+        # Behind the step's own sums: its tiles, in whatever threads, have ended then.
         work.after += self._waiting
         self._waiting = []
         if work.beside is not None:
@@ -69,6 +70,7 @@ class Blocks:
         """Frees all blocks behind a run, whether it ends or fails."""
         try:
             yield
+        # All of them: nobody knows how far the run came, and a block may be freed twice.
         except BaseException:
             for block in self.all:
                 block.free()

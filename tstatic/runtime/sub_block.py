@@ -123,6 +123,7 @@ def run_collective(op: FrozenOp, ins: Sequence[Any], communicator: Communicator)
     start = len(communicator.buffers)
     for function, args in device.bind_collective(op, ins, results, communicator):
         function(*args)
+    # Before the buffers go: what is queued still reads them.
     device.synchronize([communicator.stream])
     communicator.free(start)
     return results

@@ -221,7 +221,7 @@ class Compilation:
                     return False
         return True
 
-    def bind(
+    def bind_scope(
         self,
         scope: Scope,
         device: Device,

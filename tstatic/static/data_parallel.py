@@ -187,7 +187,7 @@ class Replicas:
         while any(session.stale() for session in entry.sessions):
             for session in entry.sessions:
                 if session.stale():
-                    session.bind()
+                    session.bind_plan()
 
     def _watch(self, outer: Processes, entry: Bound, feeds: Sequence[Arrays], scope: Scope, writes: int) -> None:
         """Registers digests of this process's parameters and feeds, so that the processes can find a difference."""

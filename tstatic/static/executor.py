@@ -415,7 +415,7 @@ class Executor:
                 write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
             arenas = cache.arenas(key.device, group, len(made.replicas))
             kept_feeds = fed_state(program, feeds[0], made.first.before.writes)
-            entry = Bound(made, made.bind(scope, key.device, threads, group, rank, arenas), group, kept_feeds)
+            entry = Bound(made, made.bind_scope(scope, key.device, threads, group, rank, arenas), group, kept_feeds)
         if replicas is not None:
             replicas.agree(entry.compilation, build, scope)
         record = cache.add(key, entry, time.perf_counter() - start)

@@ -22,7 +22,10 @@ _SYMBOLS = {
     "blis": ("bli_thread_get_num_threads", "bli_thread_set_num_threads"),
     "flexiblas": ("flexiblas_get_num_threads", "flexiblas_set_num_threads"),
 }
+# A BLAS that is built on OpenMP has no number of its own: it takes OpenMP's.
 _OPENMP = "omp_get_max_threads", "omp_set_num_threads"
+# numpy's and scipy's wheels rename OpenBLAS's functions, so that the two can be loaded side by side; so do builds of 64-bit
+# integers.
 _AFFIXES = [(prefix, suffix) for prefix in ("", "scipy_") for suffix in ("", "64_", "_64")]
 
 

@@ -15,7 +15,7 @@ from tstatic.shortage import out_of_memory
 _log = get_logger("memory")
 
 _HUGE = 4 << 20
-"""Buffers of at least this many bytes use huge pages, as numpy's arrays do."""
+"""Buffers of at least this many bytes use huge pages, as numpy's arrays do: its own limit, so that both cost the same faults."""
 
 
 # Python names it from 3.13 on.

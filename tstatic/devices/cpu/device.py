@@ -91,7 +91,7 @@ def prepare(
         given, made = metas or (metas_of(ins), metas_of(outs))
 
         def calls(scratch: list[Any]) -> list[Call]:
-            bound = ref.bind(ins, outs, attrs, scratch, reserved)
+            bound = ref.bind_arrays(ins, outs, attrs, scratch, reserved)
             return [*index_checks(definition, ins, attrs), *bound] if checked else bound
 
         # A slot that only lends its shape does not access memory, and must not keep steps from being chained.

@@ -122,6 +122,7 @@ class Pool:
             if self._must_drain:
                 self._drain()
             job = Job(bound, len(bound[0]))
+            # Before the first order: an interrupt from here on leaves it unknown which helpers have the job.
             self._must_drain = True
             try:
                 # No more helpers than tiles: each that is woken costs the caller time.
@@ -191,7 +192,7 @@ class Pool:
 
 
 _SLICE = 1.0
-"""Seconds between checks that the helpers are alive."""
+"""Seconds between checks that the helpers are alive: rare, as each wakes the caller, and soon enough for Python's end."""
 
 
 def _help(orders: queue.SimpleQueue[Job | None], done: queue.SimpleQueue[Job], number: int) -> None:

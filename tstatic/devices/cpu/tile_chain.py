@@ -132,7 +132,7 @@ class TileChain:
         self._after.extend(work.after_spans)
         return True
 
-    def bind(self, workspaces: Sequence[Workspace], pool: Pool | None) -> tuple[list[Call], list[Any]]:
+    def bind_workspaces(self, workspaces: Sequence[Workspace], pool: Pool | None) -> tuple[list[Call], list[Any]]:
         """Returns the calls in order and, for error messages, the op behind each call or tile (:func:`find_failed_op`)."""
         if len(self.works) == 1 and len(self.tasks) == 1:
             work, owner = self.works[0]
@@ -148,7 +148,7 @@ class TileChain:
         for workspace in workspaces if shared else workspaces[:1]:
             # All steps of a chain use one workspace: a task runs its tiles
             # one after another, and scratch does not outlive a tile.
-            ready = [work.bind(workspace) for work, _ in self.works]
+            ready = [work.bind_workspace(workspace) for work, _ in self.works]
             bound.append([[call for w, p in task for call in ready[w][p]] for task in self.tasks])
             if not ends:
                 for task in self.tasks:

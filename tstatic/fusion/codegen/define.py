@@ -226,7 +226,7 @@ def channels_of(
     found = None if stated is None else stated(*ins, **definition.pick(stated, op.attrs))
     if found is None:
         return None
-    return found, found.bind(op.attrs, wanted)
+    return found, found.bind_attributes(op.attrs, wanted)
 
 
 def define_channels(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:

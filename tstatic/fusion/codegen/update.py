@@ -83,7 +83,7 @@ class _Update:
             raise CodegenUnsupported(
                 "NO_KERNEL_FORM", "a number that is a constant elsewhere lies in memory", self.first
             )
-        self.formula = formula.bind(self.first.attrs, self.slots)
+        self.formula = formula.bind_attributes(self.first.attrs, self.slots)
         self.numbers = self.formula.numbers
         # With nothing but the learning rate, which all tensors share, no launch over the tensors is needed.
         self.prepared = bool(self.formula.moved) or any(node != _RATE for node in self.numbers.values())

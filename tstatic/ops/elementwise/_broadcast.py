@@ -290,7 +290,7 @@ class SummedRef(CallRef, ExpressionRef):
             else:
                 places[t.index] = scratch[t.room]
                 late += sum_calls(scratch[t.room], t.axes, kept, scratch[t.sums])
-        return [*early, *plan.code.bind(views, places, scratch[: plan.registers]), *late]
+        return [*early, *plan.code.bind_operands(views, places, scratch[: plan.registers]), *late]
 
     def expressions(self, ins: Slots, attrs: Attrs) -> Expressions | None:
         if any(isinstance(m, list | tuple) for m in ins):

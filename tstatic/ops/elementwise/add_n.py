@@ -52,7 +52,7 @@ class FoldRef(ExpressionRef):
     def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
         return (Meta(outs[0].shape, float32),) * 2 if outs[0].dtype.is_low else ()
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         xs, out = list(ins[0]), outs[0]
         if out.dtype.itemsize == 2 and out.dtype.kind in "fV":
             total, wide = scratch

@@ -423,9 +423,8 @@ register(OpDef(
 def _code(dtype: DType, rtol: float, atol: float, equal_nan: bool) -> expr_numpy.Code:
     values = {"rtol": expr.const(rtol), "atol": expr.const(atol), "equal_nan": expr.const(equal_nan)}
     node = expr.substitute(expr.parse(_CLOSE), values)
-    return expr_numpy.compile_numpy(
-        {0: node}, {"input": (0, dtype.np), "other": (1, dtype.np)}, {0: np.dtype(bool)}, {}
-    )
+    given = {"input": (0, dtype.np), "other": (1, dtype.np)}
+    return expr_numpy.compile_numpy({0: node}, given, {0: np.dtype(bool)}, {})
 
 
 def _allclose_scratch(x: Meta, y: Meta, out: Meta, rtol: float, atol: float, equal_nan: bool) -> tuple[Meta, ...]:
@@ -434,7 +433,8 @@ def _allclose_scratch(x: Meta, y: Meta, out: Meta, rtol: float, atol: float, equ
 
 
 def _allclose(x: Any, y: Any, out: Any, scratch: Any, rtol: float, atol: float, equal_nan: bool) -> None:
-    for function, args in _code(dtype_of(x.dtype), rtol, atol, equal_nan).bind([x, y], scratch[:1], scratch[1:]):
+    code = _code(dtype_of(x.dtype), rtol, atol, equal_nan)
+    for function, args in code.bind_operands([x, y], scratch[:1], scratch[1:]):
         function(*args)
     np.logical_and.reduce(scratch[0], None, None, out)
 

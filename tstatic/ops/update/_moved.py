@@ -63,7 +63,7 @@ def moved_code(node: Node, slot: str, dtype: np.dtype[Any]) -> MovedCode:
 def bind_moved(one: MovedCode, x: Array, out: Array) -> Moved:
     """Binds the code of a number's new value."""
     arrays = [np.empty((), x.dtype) for _ in range(one.constants)]
-    calls = one.code.bind([x, *arrays], [out], [np.empty(out.shape, d) for d in one.code.registers])
+    calls = one.code.bind_operands([x, *arrays], [out], [np.empty(out.shape, d) for d in one.code.registers])
     # Attributes alone: the constants are filled now, not in each step.
     if one.fixed:
         for array, value in zip(arrays, one.values({}), strict=True):

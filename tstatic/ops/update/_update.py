@@ -110,7 +110,7 @@ class UpdateRef(Ref):
 
     def _moved(self, named: Mapping[str, Any], attrs: Attrs, given: frozenset[str]) -> list[MovedCode]:
         """Returns the code of the numbers that the update moves on."""
-        moved = self.formula.bind(attrs, given).moved
+        moved = self.formula.bind_attributes(attrs, given).moved
         return [
             moved_code(node, slot, dtype_of(named[slot.removesuffix("Out")].dtype).np) for slot, node in moved.items()
         ]
@@ -121,7 +121,7 @@ class UpdateRef(Ref):
         # Formulas call the master `param`.
         places = {n.replace("MasterParam", "Param").lower(): i for i, n in enumerate(slots)}
         found = []
-        for one in self.formula.bind(attrs, given).passes():
+        for one in self.formula.bind_attributes(attrs, given).passes():
             outputs = {places[n.lower()]: node for n, node in one.outputs.items()}
             squares: dict[str, int] = {}
             for name, node in one.squares.items():
@@ -196,7 +196,7 @@ class UpdateRef(Ref):
     def _named(self, ins: Sequence[Any], outs: Sequence[Any]) -> dict[str, Any]:
         return dict(zip((*self.inputs, *self.outputs), (*ins, *outs), strict=True))
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         """Returns the one call of a step: it reads the numbers, then runs the arithmetic, which is bound here.
 
         Only the rows that are gathered are known no sooner than in the step.
@@ -327,7 +327,7 @@ class _Pass:
         """Returns the calls over one block."""
         scratch, squared = registers[: len(self.code.code.registers)], registers[len(self.code.code.registers) :]
         outs = [*views, *squared]
-        calls: Calls = self.code.code.bind([*views, *self.numbers], outs, scratch)
+        calls: Calls = self.code.code.bind_operands([*views, *self.numbers], outs, scratch)
         return [*calls, *((self.add_squares, (name, outs[at])) for name, at in self.code.squares.items())]
 
     def add_squares(self, name: str, values: Array) -> None:
