@@ -74,38 +74,9 @@ def swap(x: Any) -> Any:
 
 
 NARROW, SKINNY = 16, 1e6
-"""OpenBLAS has a kernel for products of up to 1e6 multiply-adds. On results of at most 16 columns it is 1.4 to 2 times as
-fast as the general one, so larger ones are made of several: 128x1024 @ 1024x10 in 41 us, not 57."""
-
-
-def _tile(a: Any, b: Any, out: Any) -> tuple[int, int] | None:
-    """Returns rows and columns of the tiles that a product is made of where small products are faster than one large one.
-
-    A large product packs its operands, which pays if each is used often. Measured, one core, GFLOP/s: 64x512 @ 512x512 from
-    98 to 114, transposed second operand 77 to 107, 32x1024 58 to 109; transposed first operand, 64 deep, 94 to 110.
-    """
-    rows, depth, columns = a.shape[0], a.shape[1], out.shape[1]
-    if a.dtype != np.float32 or b.dtype != np.float32 or out.strides[-1] != 4 or rows * depth * columns <= SKINNY:
-        return None
-    a_lies, b_lies = a.strides[1] == 4, b.strides[1] == 4
-    sizes: tuple[tuple[int, int], ...] = ()
-    if a_lies and rows <= 128:
-        sizes = ((16, 64),) if b_lies else ((32, 32), (32, 16))
-    elif not a_lies and a.strides[0] == 4 and b_lies and depth <= 128:
-        sizes = ((64, 128), (64, 32))
-    return next((t for t in sizes if rows >= t[0] and columns % t[1] == 0 and t[0] * t[1] * depth <= SKINNY), None)
-
-
-def _tiled(a: Any, b: Any, out: Any, tile: tuple[int, int]) -> Calls:
-    """Makes a product as a batch of tiles: one call, and one for the rows that are left over."""
-    (rows, depth), (m, n) = a.shape, tile
-    whole = rows - rows % m
-    tall = a[:whole].reshape(-1, 1, m, depth, copy=False)
-    wide = b.reshape(depth, -1, n, copy=False).transpose(1, 0, 2)
-    calls: Calls = [
-        (np.matmul, (tall, wide, out[:whole].reshape(-1, m, out.shape[1] // n, n, copy=False).swapaxes(1, 2)))
-    ]
-    return calls if whole == rows else [*calls, (np.matmul, (a[whole:], b, out[whole:]))]
+"""OpenBLAS has a kernel for products of up to 1e6 multiply-adds on processors with AVX-512. On results of at most 16 columns it is
+1.4 to 2 times as fast as the general one, so larger ones are made of several: 128x1024 @ 1024x10 in 44 us, not 66; with AVX2, where
+there is no such kernel, in 66, not 63. On wider results it is up to three times slower: 128x768 @ 768x3072 in 14.9 ms, not 4.4."""
 
 
 def multiply(a: Any, b: Any, out: Any) -> Calls:
@@ -126,8 +97,6 @@ def multiply(a: Any, b: Any, out: Any) -> Calls:
         if 1 < count <= 16:
             length = -(-len(a) // count)
             return [(np.matmul, (a[i : i + length], b, out[i : i + length])) for i in range(0, len(a), length)]
-    elif a.ndim == 2 and b.ndim == 2 and (tile := _tile(a, b, out)) is not None:
-        return _tiled(a, b, out, tile)
     return [(np.matmul, (a, b, out))]
 
 
