@@ -51,9 +51,9 @@ def test_every_op_has_a_row_or_a_reason(small: None) -> None:
     assert count["refused"] < 110
 
 
-# Each twelfth op, other ones than the other peers' tests draw from; all of them were run by hand when the peers were written.
+# All that the file of sizes measures, and each twelfth op, other ones than the other peers' tests draw from; all of them were run by hand when the peers were written.
 @pytest.mark.torch
-@pytest.mark.parametrize("type", TYPES[::12])
+@pytest.mark.parametrize("type", sorted({*TYPES[::12], *(name for name in Sizes(SHIPPED).subjects() if name in OPS)}))
 def test_peers_agree_on_every_direction(small: None, type: str) -> None:
     for row in () if refusal(OPS[type]) else rows_from_domain(type, ["float32"], DIRECTIONS):
         case = build(row)

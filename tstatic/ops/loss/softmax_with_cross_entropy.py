@@ -176,10 +176,26 @@ def _in_parts(axis: int, *tensors: Any) -> Iterator[Sequence[Any]]:
         yield [None if t is None else t[number] for t in flat]
 
 
+def _differentiable(
+    torch: Any, logits: Any, label: Any, soft_label: bool, ignore_index: int, axis: int, use_softmax: bool
+) -> tuple[Any, Any]:
+    """Computes what :func:`_lower` does for torch's autograd, which follows no writes into memory that is there."""
+    tiny = torch.finfo(logits.dtype).tiny
+    logs = torch.log_softmax(logits, axis) if use_softmax else logits.clamp(min=tiny).log()
+    if soft_label:
+        loss = -(logs * label).sum(axis, keepdim=True)
+    else:
+        ignored = label == ignore_index
+        loss = torch.where(ignored, 0, -logs.gather(axis, torch.where(ignored, 0, label).long()))
+    return (logs.exp() if use_softmax else logits), loss
+
+
 def _lower(
     torch: Any, logits: Any, label: Any, source: Any, soft_label: bool, ignore_index: int, axis: int,
     use_softmax: bool, *, out: Any = None,
 ) -> Any:  # fmt: skip
+    if logits.requires_grad:
+        return _differentiable(torch, logits, label, soft_label, ignore_index, axis, use_softmax)
     if out is None:
         shape = [1 if i == axis % logits.dim() else n for i, n in enumerate(logits.shape)]
         out = torch.empty_like(logits), logits.new_empty(shape)
