@@ -122,8 +122,21 @@ def ops_lines(record: Any, file: str) -> list[str]:
         "",
         *made,
         "",
+        *_reasons(file),
         *(folded if lost else ["tstatic is slower in no pair."]),
     ]
+
+
+def _reasons(file: str) -> list[str]:
+    """Returns what names the profile of the rows that lose, if there is one beside a result."""
+    profile = ROOT / file.replace("ops-", "passes-")
+    if profile == ROOT / file or not profile.exists():
+        return []
+    return [
+        f"`{file.replace('ops-', 'passes-')}` has a profile of each row that takes more than 1.2 times as long as torch: an",
+        "operator of numpy is a chain of calls that each pass over whole arrays or blocks, and products are as fast as the library",
+        "behind numpy.", "",
+    ]  # fmt: skip
 
 
 MOST_ROWS = 12

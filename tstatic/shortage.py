@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import resource
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ _SMALLER = "use a smaller batch or smaller shapes"
 _NUMPY = ("array is too big", "Maximum allowed dimension")
 """How numpy begins to say, in a ``ValueError``, that an array has more bytes than can be addressed."""
 _TORCH = ("can't allocate memory", "out of memory")
+_TRIED = re.compile(r"tried to allocate ([0-9.]+) (bytes|[KMGT]iB)", re.IGNORECASE)
+"""How torch says how much it wanted: on the host in bytes, on a GPU in larger units."""
 
 
 def free_main_memory() -> int:
@@ -64,7 +67,7 @@ def out_of_memory(
 
     Args:
         what: What needs it, as the subject of a sentence.
-        wanted: How many bytes; by default those that numpy's exception names.
+        wanted: How many bytes; by default those that the exception of numpy or torch names.
         cause: The exception.
         fix: What the user can do.
         **more: ``op``, ``var`` and ``where``, as of :class:`tstatic.errors.TstaticError`.
@@ -73,6 +76,8 @@ def out_of_memory(
         shape, dtype = getattr(cause, "shape", None), getattr(cause, "dtype", None)
         if shape is not None and dtype is not None:
             wanted = math.prod(shape) * int(dtype.itemsize)
+        elif (tried := _TRIED.search(str(cause))) is not None:
+            wanted = int(float(tried[1]) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(tried[2]))
     there = free_main_memory()
     received = "more bytes than can be addressed" if wanted is None else f"{size(wanted)} ({wanted} bytes)"
     if wanted is None and isinstance(cause, MemoryError):

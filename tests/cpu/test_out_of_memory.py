@@ -123,6 +123,7 @@ def _state() -> dict[str, Any]:
     return {n: np.array(static.global_scope().find_var(n).get_tensor()) for n in names}
 
 
+@pytest.mark.numpy_device("torch maps its own memory", not_on=("torch",))
 def test_whichever_allocation_fails_nothing_changes_and_the_executor_works_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each block that a run asks the system for is refused once: for the arena, scratch and state alike."""
     loss, feed = _training()
@@ -172,6 +173,22 @@ def test_whichever_allocation_fails_nothing_changes_and_the_executor_works_on(mo
             static.global_scope().find_var(name).get_tensor().set(old)
         refuse += 1
     assert refuse >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12",
+            4096,
+        ),
+        ("CUDA out of memory. Tried to allocate 20.50 GiB. GPU 0 has a total capacity of 139.80 GiB", 20.5 * 2**30),
+        ("CUDA out of memory", None),
+    ],
+)
+def test_what_torch_wanted_is_read_from_its_words(text: str, wanted: float | None) -> None:
+    error = shortage.out_of_memory("the run", cause=RuntimeError(text))
+    assert error.wanted_bytes == wanted
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ def test_the_update_behind_a_function_of_the_user_is_planned_too() -> None:
 
 
 # --------------------------------------------------------------------------------------------- what is derived once only
+@pytest.mark.numpy_device("other devices bind no steps to sizes", not_on=("torch", "fake"))
 def test_a_size_seen_before_is_looked_up() -> None:
     """Neither shapes nor expressions are derived again when a run finds sizes that an earlier one found."""
     net = Trained(picked, lambda: paddle.optimizer.Lamb(1e-2))
@@ -248,6 +249,7 @@ def test_memory_is_kept_for_the_readers_of_a_view() -> None:
         np.testing.assert_allclose(found, (np.exp(kept) + wanted).reshape(-1), rtol=1e-5)
 
 
+@pytest.mark.numpy_device("other devices bind no steps to sizes", not_on=("torch", "fake"))
 def test_steps_that_turn_out_to_depend_on_values_divide_a_section() -> None:
     """A slice whose end is a value has a size of its own, though its operator is not one whose sizes depend on values."""
 
@@ -266,6 +268,9 @@ def test_steps_that_turn_out_to_depend_on_values_divide_a_section() -> None:
     assert all(value.tobytes() == parameters[each].tobytes() for each, value in values.items())
 
 
+@pytest.mark.numpy_device(
+    "the bits of torch's sums and products depend on where arrays lie and on threads", not_on=("torch",)
+)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_bits_are_those_of_a_program_that_is_fed_the_sizes(threads: int) -> None:
     """Work that is cut into tiles is cut as that of the same sizes in a program without sizes that depend on values."""
@@ -429,6 +434,7 @@ def test_a_thousand_sizes_take_a_bounded_number_of_bytes() -> None:
     assert session.held_bytes == held
 
 
+@pytest.mark.numpy_device("other devices bind no steps to sizes", not_on=("torch", "fake"))
 def test_what_a_size_takes_is_counted_well() -> None:
     """The bytes that are counted for what is bound to a size are those that Python allocates for it, within a factor of two."""
     net = Trained(lambda: picked(10), lambda: paddle.optimizer.SGD(1e-3))
@@ -467,6 +473,7 @@ def test_a_profile_has_each_step_with_the_bytes_of_its_run() -> None:
     assert sizes == [2 * 2 * 16, 2 * 5 * 16]
 
 
+@pytest.mark.numpy_device("other devices bind no steps to sizes", not_on=("torch", "fake"))
 def test_a_size_that_comes_again_after_an_error_is_bound_to_its_own_values() -> None:
     """A run that fails in the middle of a section leaves nothing behind that the next run of that size takes for its own."""
     net = Trained(picked, lambda: paddle.optimizer.SGD(1e-2))
@@ -480,6 +487,7 @@ def test_a_size_that_comes_again_after_an_error_is_bound_to_its_own_values() -> 
     assert net.run(feed_of(5)).tobytes() == expected.tobytes()
 
 
+@pytest.mark.numpy_device("other devices bind no steps to sizes", not_on=("torch", "fake"))
 def test_memory_that_is_released_is_taken_again() -> None:
     """A run in the smallest memory, as inference does between two batches, computes the same."""
     net = Trained(picked, lambda: paddle.optimizer.SGD(0.0))
