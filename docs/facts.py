@@ -221,7 +221,7 @@ FIGURES = (
     ),
     Figure("devices of the model", r"2 to (\d+) (?:devices|CPU places)|[Ss]caling to (\d+) devices", "docs/scaling_table.py",
            _fact("most_devices"), 3),
-    Figure("operators", r"(?<!Above )\b(\d{3,}) operators\b", "docs/ops.md", operators),
+    Figure("operators", r"(?<!Above )(?<!Host overhead: )\b(\d{3,}) operators\b", "docs/ops.md", operators),
     Figure("modules that an import loads", r"at most (\d+) of its", "tests/unit/ratchets.json", _fact("own_modules")),
 )  # fmt: skip
 

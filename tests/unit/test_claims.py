@@ -211,7 +211,7 @@ def test_a_sentence_that_is_said_twice_needs_two_entries() -> None:
         ("one chip, an H200", "two chips, an H100 and an H200"),
         ("never been executed", "been executed"),
         ("six small packages", "five small packages"),
-        ("none of 95 rows", "3 of 95 rows"),
+        ("one of 95 rows", "3 of 95 rows"),
         ("on two cores", "on four cores"),
     ],
 )
