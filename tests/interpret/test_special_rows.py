@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.helpers.drawn import BY_NAME
+from tests.helpers.drawn import BY_NAME, only, recipes_of
 from tests.interpret.test_special_cases import CORE, ROWS, Feeds, attention, block, both, causal, fused
-from tests.interpret.test_special_fusions import EXCUSES, LISTED, PAGE
+from tests.interpret.test_special_fusions import EXCUSES, LISTED, PAGE, injected, recipes
 from tstatic import static
+from tstatic.testing.runner import baseline_of, trial_of_recipe
 
 Array = np.ndarray[Any, Any]
 F = paddle.nn.functional
@@ -59,6 +61,18 @@ def padded(value: float) -> Results:
     return both(main, switch, fetches, feeds)
 
 
+def found_by_drawing(name: str, kind: str, number: int, words: str) -> Results:
+    """Runs a drawn program, with the special value in an input that these words say, as the test of all fusions came upon it."""
+    fusion = BY_NAME[name]
+    recipe = next(itertools.islice(recipes(recipes_of(fusion, runs=2, backward=True)), number, None))
+    trial, feeds = trial_of_recipe(recipe)
+    strategy = only(fusion.switch)
+    plain, changed = trial.compiled(baseline_of(strategy)), trial.compiled(strategy)
+    given = next(one for one in injected(trial, feeds, kind, number, 60) if one.words.startswith(words))
+    unfused, found = (trial.run(one, given.feeds, given.state) for one in (plain, changed))
+    return [v for row in unfused for v in row], [v for row in found for v in row]
+
+
 MASK = causal(float("-inf"))
 EXAMPLES: dict[tuple[str, str, str], Callable[[], Results]] = {
     ("infinite", "attention", "NaN unfused, under a causal mask"): (
@@ -76,6 +90,15 @@ EXAMPLES: dict[tuple[str, str, str], Callable[[], Results]] = {
     ),
     ("huge in float16", "dot_product_attention", "NaN or infinite unfused"): (
         lambda: spoilt("dot_product_attention", attention(dtype="float16"), large)
+    ),
+    ("huge", "dot_product_attention", "NaN or infinite unfused"): (
+        lambda: found_by_drawing("dot_product_attention", "huge", 5, "x2 with 1 times -3.4")
+    ),
+    ("huge", "gemm_epilogue", "NaN or infinite unfused"): (
+        lambda: found_by_drawing("gemm_epilogue", "huge", 7, "x1 with 1 times 3.4")
+    ),
+    ("huge in float16", "feedforward", "NaN or infinite unfused"): (
+        lambda: found_by_drawing("feedforward", "huge in float16", 2, "scale1 with 1 times 3.4")
     ),
     ("infinite", "relu_depthwise_conv", "NaN fused"): lambda: padded(float("inf")),
     # Where the square overflows, the gradient that arrives is infinite.
