@@ -126,7 +126,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("result", type=Path)
     args = parser.parse_args()
-    restart()
     result = results.read(args.result)
     ratios = losing(result, "torch")
     rows = {row.name: row for row in chosen_rows(Selection())}
@@ -138,4 +137,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart()
     main()
