@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tstatic.devices import immediate
 from tstatic.devices.cpu import tile_chain as module
+from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.cpu.pool import Pool, TileFailed
 from tstatic.devices.cpu.tile_chain import TileChain, chain_steps, find_failed_op
-from tstatic.devices.step import BoundStep, Workspace, spans_of
+from tstatic.devices.step import BoundStep, ReadyStep, Region, Workspace, spans_of
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import op_def
 
 SIZE = 64
 
@@ -196,3 +200,36 @@ def test_comparing_steps_grows_with_the_length_of_a_program_and_not_with_its_squ
         return compared[0]
 
     assert cost(512) < 5 * cost(128)
+
+
+def tiled(*reads: Any) -> BoundStep:
+    """A step with a tile for each of these."""
+    work = BoundStep()
+    for i, one in enumerate(reads):
+        work.add(lambda arrays, i=i: [(print, (i,))], (), [one], [np.zeros(1)])
+    return work
+
+
+@pytest.mark.parametrize(
+    ("work", "threads", "pays"),
+    [
+        (tiled(np.zeros(1 << 20)), 2, False),  # a single tile
+        (tiled(np.zeros(4), np.zeros(4)), 2, True),
+        (tiled(np.zeros(4), np.zeros(4)), 1, False),
+        (tiled(np.zeros(1 << 16), np.zeros(4)), 1, True),
+        (tiled([None, np.zeros(1 << 16)], None), 1, True),
+    ],
+)
+def test_steps_are_chained_where_threads_share_them_or_caches_do_not_hold_what_they_read(
+    work: BoundStep, threads: int, pays: bool
+) -> None:
+    device, op = CpuDevice(), op_of_nothing()
+    made = device.schedule([ReadyStep(op, device.stream(), work)] * 2, Region(threads, [Workspace()] * threads))
+    assert immediate._pays_to_chain(work, threads) is pays
+    if not pays:
+        order = [args[0] for function, args in made.calls if function is print]
+        assert order == [*range(len(work.tile_binders))] * 2, "in the order of the steps"
+
+
+def op_of_nothing() -> FrozenOp:
+    return FrozenOp(op_def("relu"), ("x",), ("y",), {})

@@ -172,7 +172,10 @@ class BoundStep:
         """Bytes of the arrays that the tiles read; infinite where that is not known."""
         if self.accesses is None:
             return math.inf
-        return float(sum(a.nbytes for reads, _ in self.accesses for a in reads if isinstance(a, np.ndarray)))
+        arrays = (
+            a for reads, _ in self.accesses for slot in reads for a in (slot if isinstance(slot, list) else [slot])
+        )
+        return float(sum(a.nbytes for a in arrays if a is not None))
 
     def bind_workspace(self, workspace: Workspace) -> list[list[Call]]:
         """Returns the calls of each tile."""
