@@ -70,7 +70,8 @@ def for_any_size(
         )  # fmt: skip
 
     known = cache.any_size(key)
-    if known is None or not known.compilation.fits(scope):
+    # As for any plan: a session that is still bound to the scope's storage fits it.
+    if known is None or (any(s.stale() for s in known.sessions) and not known.compilation.fits(scope)):
         try:
             made = compile_program(
                 program, build, [metas_of(signature)], fetches, scope, kept=kept, device=device, numerics=key.numerics,

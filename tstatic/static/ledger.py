@@ -224,9 +224,13 @@ def _text(value: Any) -> str:
 
 
 def _feeds(old: Signature, new: Signature) -> list[tuple[str, str, str]]:
-    before, after = ({n: f"{shape} {dtype.name}" for n, shape, dtype in one} for one in (old, new))
+    before, after = ({n: (shape, dtype) for n, shape, dtype in one} for one in (old, new))
     names = [n for n in {**before, **after} if before.get(n) != after.get(n)]
-    return [(n, before.get(n, "not fed"), after.get(n, "not fed")) for n in names]
+    return [(n, _fed(before.get(n)), _fed(after.get(n))) for n in names]
+
+
+def _fed(one: tuple[Any, Any] | None) -> str:
+    return "not fed" if one is None else f"{one[0]} {one[1].name}"
 
 
 def changed_feeds(old: Sequence[Signature], new: Sequence[Signature]) -> str:
