@@ -244,7 +244,7 @@ def test_gradients_between_the_products_that_others_need_are_made(which: int, co
     assert name in told.refused[0].reason
 
 
-@pytest.mark.numpy_device("float16 is computed in float32 by numpy's operators alone", not_on=("torch",))
+@pytest.mark.numpy_device("float16 is computed in float32 by numpy's operators alone")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("switch", ["fuse_dot_product_attention", "fused_attention"])
 def test_attentions_of_mixed_precision_are_fused(switch: str, dtype: str) -> None:

@@ -249,7 +249,7 @@ def test_on_two_places_and_with_rows_known_at_run_time(kind: str) -> None:
     close(net.run(True, steps=2, places=places), net.run(False, steps=2, places=places), units=256)
 
 
-@pytest.mark.numpy_device("float16 is computed in float32 by numpy's operators alone", not_on=("torch",))
+@pytest.mark.numpy_device("float16 is computed in float32 by numpy's operators alone")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("level", ["O1", "O2"])
 def test_mixed_precision(level: str, dtype: str) -> None:

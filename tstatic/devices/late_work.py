@@ -62,7 +62,7 @@ class LateWork:
         with self._turn:
             needed = _needed(wanted)
         while (taken := self._next(wanted, needed, ranks, anew)) is not None:
-            stream, item = taken
+            stream, item, needed = taken
             error = None if item.waits_for is None else item.waits_for.error
             reached = 0.0 if item.waits_for is None else item.waits_for.time
             stream.clock = max(stream.clock, item.after, reached) + item.seconds
@@ -94,8 +94,12 @@ class LateWork:
         needed: Mapping[FakeStream, Mark | None],
         ranks: dict[FakeStream, float],
         anew: float,
-    ) -> tuple[FakeStream, Item] | None:
-        """Takes the item that runs next, and marks its stream busy; returns ``None`` once the wanted streams are empty."""
+    ) -> tuple[FakeStream, Item, Mapping[FakeStream, Mark | None]] | None:
+        """Takes the item that runs next, and marks its stream busy; returns ``None`` once the wanted streams are empty.
+
+        Returns:
+            The stream, the item, and the streams that are needed from now on.
+        """
         with self._turn:
             while True:
                 # First: a stream whose work failed has been emptied, and would count as done.
@@ -110,6 +114,11 @@ class LateWork:
                     break
                 # If another thread runs an item, that may make a stream ready; otherwise nothing ever will.
                 if not any(s.busy for s in needed):
+                    # Another thread may have queued work meanwhile that waits for streams which were empty before.
+                    again = _needed(wanted)
+                    if again != needed:
+                        needed = again
+                        continue
                     for one in needed:
                         self.drop([one], QueuedWorkError(None, one))
                     raise DeviceError(
@@ -127,7 +136,7 @@ class LateWork:
                 ranks[stream] = draw.random()
             item = stream.items.popleft()
             stream.busy, stream.running = True, item.op
-            return stream, item
+            return stream, item, needed
 
 
 def _needed(wanted: Sequence[FakeStream]) -> dict[FakeStream, Mark | None]:
