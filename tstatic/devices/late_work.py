@@ -60,7 +60,7 @@ class LateWork:
         # Two runs in three redraw a rank once in ten items: long runs of one stream find what even mixing does not.
         anew = wanted[0].random.choice((0.1, 0.1, 1.0)) if wanted else 0.0
         with self._turn:
-            needed = _needed(wanted)
+            needed: Mapping[FakeStream, Mark | None] = _needed(wanted)
         while (taken := self._next(wanted, needed, ranks, anew)) is not None:
             stream, item, needed = taken
             error = None if item.waits_for is None else item.waits_for.error
