@@ -41,7 +41,7 @@ def lower_batch_norm(
         axes = [0, *range(2, source.dim())]
         spread, center = torch.var_mean(source, axes, correction=0)
         keep = attrs["momentum"] if momentum_tensor is None else torch_wide(momentum_tensor).reshape(())
-        factor = running_factor(source.numel() // source.shape[1], attrs)
+        factor = running_factor(source.numel() // max(1, source.shape[1]), attrs)
         # Paddle's momentum is the weight of the old value, and its running variance is the biased one.
         result = (
             keep * mean_ + (1 - keep) * center,
@@ -61,7 +61,8 @@ def lower_batch_norm(
 
 def _is_direct(x: Any, parameters: Sequence[Any], momentum_tensor: Any, attrs: Mapping[str, Any]) -> bool:
     """Whether torch's own function does what Paddle's does, but for the size of the running variance."""
-    count = x.numel() // x.shape[1] if x.dim() > 1 and not is_last(attrs["data_layout"]) else x.numel() // x.shape[-1]
+    channels = x.shape[1] if x.dim() > 1 and not is_last(attrs["data_layout"]) else x.shape[-1]
+    count = x.numel() // max(1, channels)  # 0 without channels, which torch's own function refuses
     kinds = {t.dtype for t in parameters if t is not None}
     fit = kinds == {x.dtype} or (x.itemsize == 2 and all(k.itemsize == 4 for k in kinds))
     return (
