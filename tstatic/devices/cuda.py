@@ -371,7 +371,7 @@ class _Copies:
     def of(self, value: Any, read: bool) -> Any:
         """Returns the copies of a slot, which are read before the step or written back after it."""
         if isinstance(value, list):
-            return [self.of(one, read) for one in value]
+            return type(value)(self.of(one, read) for one in value)  # a tensor array stays one
         if not isinstance(value, TorchArray):
             return value
         # By address: an update in place has its input and its result in one memory, and must have them in one copy.

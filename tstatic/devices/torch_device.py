@@ -333,7 +333,7 @@ class TorchDevice(ImmediateDevice):
         if isinstance(value, TorchArray):
             return self.host_view(value)
         if isinstance(value, list) and any(isinstance(one, TorchArray) for one in value):
-            return [self.inside(one) for one in value]
+            return type(value)(self.inside(one) for one in value)  # a tensor array stays one
         return value
 
     # -------------------------------------------------------------------------------------------------------------- work
@@ -526,7 +526,7 @@ def tensors(value: Any) -> Any:
 def shaped(value: Any) -> Any:
     """Returns arrays that have the shapes of those of a slot, for the host; those in blocks may have lost their memory."""
     if isinstance(value, list):
-        return [shaped(one) for one in value]
+        return type(value)(shaped(one) for one in value)  # a tensor array stays one
     return np.broadcast_to(np.zeros((), value.dtype), value.shape) if isinstance(value, TorchArray) else value
 
 
