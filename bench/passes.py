@@ -73,20 +73,20 @@ def profile(row: Row) -> dict[str, Any]:
     (session,) = list(executor._cache._entries.values())[-1].bound.sessions
     assert session.bound is not None
     calls = [call for schedule in session.bound.schedules.values() for call in schedule.calls]
-    parts = [one for function, args in calls for one in taken_apart(function, args, {})]
+    parts = [list(taken_apart(function, args, {})) for function, args in calls]
+    inner = [one for some in parts for one in some]
     seconds = {True: 0.0, False: 0.0}
     with np.errstate(all="ignore"):
-        for function, args in calls:
+        for (function, args), some in zip(calls, parts, strict=True):
             taken = []
             for _ in range(5):
                 start = time.perf_counter()
                 function(*args)
                 taken.append(time.perf_counter() - start)
-            inner = [one for (one, _), _ in taken_apart(function, args, {})]
-            seconds[any(one in PRODUCTS for one in inner)] += statistics.median(taken)
+            seconds[any(one in PRODUCTS for (one, _), _ in some)] += statistics.median(taken)
     return {
-        "name": row.name, "calls": len(parts), "whole": sum(not known for _, known in parts),
-        "bytes": sum(moved(args) for (_, args), _ in parts), "least": case.work.nbytes,
+        "name": row.name, "calls": len(inner), "whole": sum(not known for _, known in inner),
+        "bytes": sum(moved(args) for (_, args), _ in inner), "least": case.work.nbytes,
         "products": seconds[True] / max(1e-12, sum(seconds.values())),
     }  # fmt: skip
 

@@ -243,7 +243,7 @@ class Communicator:
             # Calls that are bound already keep the old, smaller buffer.
             self._workspace.reserve(step.scratch_bytes)
             self._workspace.allocate()
-        return [call for tile in step.bind_workspace(self._workspace) for call in tile] + step.after
+        return step.calls(self._workspace)
 
     def all_reduce(self, arrays: Sequence[Array], label: str = "all_reduce", block: int = 0) -> None:
         """Sums arrays over all replicas, in place; ``block`` is what :meth:`Transport.sum` takes."""

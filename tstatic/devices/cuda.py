@@ -435,7 +435,7 @@ def _calls_of(step: BoundStep) -> list[Call]:
     workspace = Workspace()
     workspace.reserve(step.scratch_bytes)
     workspace.allocate()
-    return [call for tile in step.bind_workspace(workspace) for call in tile] + step.after
+    return step.calls(workspace)
 
 
 def _run(calls: Sequence[Call], op: FrozenOp, stream: Stream) -> None:

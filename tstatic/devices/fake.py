@@ -420,7 +420,7 @@ class _Parts:
 
 def _calls(step: BoundStep) -> list[Call]:
     """Returns the calls of a step that needs no scratch memory."""
-    return [call for tile in step.bind_workspace(Workspace()) for call in tile] + step.after
+    return step.calls(Workspace())
 
 
 def _nbytes(value: Any) -> int:

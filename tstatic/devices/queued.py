@@ -201,7 +201,6 @@ class QueuedDevice(Device):
                 queued.append(Queued(None, step.stream, [], step.reads, step.writes))
                 continue
             work = step.work
-            tiles = [call for tile in work.bind_workspace(region.workspaces[0]) for call in tile]
             reads, writes = accesses(self, step.op, region.arrays, region.ordered)
             if reads is None or writes is None or step.reads is None or step.writes is None:
                 reads = writes = None
@@ -209,6 +208,6 @@ class QueuedDevice(Device):
                 reads, writes = [*reads, *step.reads], [*writes, *step.writes]
             # Checks put good positions in the place of bad ones, so they come before the tiles; sums of partial results need all
             # tiles.
-            calls = [*step.before, *tiles, *work.after, *step.after]
+            calls = [*step.before, *work.calls(region.workspaces[0]), *step.after]
             queued.append(Queued(step.op, step.stream, calls, reads, writes))
         return QueuedSchedule(self, queued, region)

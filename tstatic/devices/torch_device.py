@@ -361,7 +361,7 @@ class TorchDevice(ImmediateDevice):
             workspace = Workspace()
             workspace.reserve(step.scratch_bytes)
             workspace.allocate()
-            return [call for tile in step.bind_workspace(workspace) for call in tile] + step.after
+            return step.calls(workspace)
 
         # The memory of a value of which only the shape is used may be gone.
         seen = [

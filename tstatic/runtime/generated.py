@@ -98,7 +98,7 @@ def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any],
         # The host's own product of 16 bits works in wider copies; a chip's library asks for none.
         workspace.reserve(step.scratch_bytes)
         workspace.allocate()
-    return [call for tile in step.bind_workspace(workspace) for call in tile] + step.after
+    return step.calls(workspace)
 
 
 def bind_view(device: Device, op: FrozenOp, arrays: MutableMapping[str, Any]) -> bool:
