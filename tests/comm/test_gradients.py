@@ -18,7 +18,12 @@ from tstatic.comm.ordered_sum import add_in_order
 from tstatic.errors import RankNumericsError
 from tstatic.flags import set_flags
 
+BY_DEFAULT = pytest.mark.numpy_device(
+    "a device that runs late looks where FLAGS_check_rank_gradients is 1", not_on=("fake",)
+)
 
+
+@BY_DEFAULT
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("places", "victims", "told"),
@@ -89,10 +94,13 @@ def _feed(bad: float | None = None, row: int = 0) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("backend", "sharded", "sparse", "bad"),
     [
-        ("cpu", False, False, np.nan), ("cpu", True, True, -np.inf), ("cpu", False, True, np.nan),
-        ("fake", False, False, np.inf), ("fake", True, True, np.nan),
+        pytest.param("cpu", False, False, np.nan, marks=BY_DEFAULT),
+        pytest.param("cpu", True, True, -np.inf, marks=BY_DEFAULT),
+        pytest.param("cpu", False, True, np.nan, marks=BY_DEFAULT),
+        ("fake", False, False, np.inf),
+        ("fake", True, True, np.nan),
     ],
-)  # fmt: skip
+)
 def test_the_place_is_named(backend: str, sharded: bool, sparse: bool, bad: float) -> None:
     if backend == "fake":
         set_flags({"FLAGS_check_rank_gradients": 1})
@@ -110,6 +118,7 @@ def test_the_place_is_named(backend: str, sharded: bool, sparse: bool, bad: floa
         assert not np.array_equal(_state()["table"], before["table"])
 
 
+@BY_DEFAULT
 def test_the_flag_is_obeyed_from_the_next_run_on() -> None:
     exe, compiled, loss = _train()
     with pytest.raises(RankNumericsError):
@@ -152,6 +161,7 @@ def test_all_finite_is_what_isfinite_says(dtype: Any, shape: tuple[int, ...]) ->
         assert not all_finite(opposite)
 
 
+@pytest.mark.numpy_device("torch has a check of its own", not_on=("torch",))
 def test_a_check_that_sees_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above fail if the check is blind."""
     monkeypatch.setattr(finite_gradients, "all_finite", lambda array: True)

@@ -12,18 +12,24 @@ from tests.helpers.snippets import python_blocks, samples
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-HEAVY = re.compile(r"^\s*(import|from) (torch|triton)\b", re.MULTILINE)
-"""What takes seconds to import, in each process anew."""
-LARGE = pytest.mark.numpy_device(
-    "plans of 80 GB, whose references the fake device cuts into millions of tiles", not_on=("fake",)
-)
+MARKS = {
+    # What takes seconds to import, in each process anew.
+    r"^\s*(import|from) (torch|triton)\b": pytest.mark.slow,
+    r"\.max_batch\(": pytest.mark.numpy_device(
+        "plans of 80 GB, whose references the fake device cuts into millions of tiles", not_on=("fake",)
+    ),
+    "RankNumericsError": pytest.mark.numpy_device(
+        "a device that runs late looks where FLAGS_check_rank_gradients is 1", not_on=("fake",)
+    ),
+}
+"""Marks of the snippets that contain words."""
 SNIPPETS = [(page, k, *sample) for page in PAGES for k, sample in enumerate(samples(page))]
 
 
 @pytest.mark.parametrize(
     ("page", "text", "printed"),
     [
-        pytest.param(p, t, out, marks=[pytest.mark.slow] * bool(HEAVY.search(t)) + [LARGE] * (".max_batch(" in t))
+        pytest.param(p, t, out, marks=[mark for words, mark in MARKS.items() if re.search(words, t, re.MULTILINE)])
         for p, _, t, out in SNIPPETS
     ],
     ids=[f"{p.name}-{k}" for p, k, _, _ in SNIPPETS],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -121,8 +122,9 @@ def test_places_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, places: 
 def test_mixed_precision_follows_float32(gpt: ModuleType, tmp_path: Path, amp: str, alone: list[float]) -> None:
     losses = trained(gpt, tmp_path, amp=amp)
     np.testing.assert_allclose(losses, alone, rtol=0.0, atol=1e-2)
-    # A CPU computes float16 in float32.
-    assert np.allclose(losses, alone, **CLOSE) is (amp == "fp16")
+    # numpy's operators compute float16 in float32, torch's in itself.
+    widened = amp == "fp16" and "torch" not in os.environ.get("TSTATIC_CPU_BACKEND", "")
+    assert np.allclose(losses, alone, **CLOSE) is widened
 
 
 TWICE = """

@@ -68,6 +68,7 @@ COUNTED: dict[str, tuple[int, dict[str, Any], list[dict[str, int]]]] = {
 }
 
 
+@pytest.mark.numpy_device("its sums are made by the reference, on the host", not_on=("torch",))
 @pytest.mark.parametrize("places", [2, 4])
 @pytest.mark.parametrize("name", COUNTED)
 def test_places_of_a_device_meet_without_the_host(name: str, places: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.late_work import LateWork
 from tstatic.devices.queued import QueuedDevice
 from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
-from tstatic.errors import DeviceError
+from tstatic.errors import DeviceError, OutOfMemoryError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.opdef import EMPTY
@@ -277,7 +277,11 @@ class FakeDevice(QueuedDevice):
             return addresses_only(metas[entry].shape, metas[entry].dtype.np)
 
         sums = _Parts(None)
-        ins, outs = ([like(e) for e in entries] for entries in (op.inputs, op.outputs))
+        try:
+            ins, outs = ([like(e) for e in entries] for entries in (op.inputs, op.outputs))
+        except OutOfMemoryError:
+            # Where not even addresses can be had, the operands alone do not fit: the run says so, with the operator and its line.
+            return 0
         return prepare(op.definition, ins, outs, op.attrs, {}, partial=sums.like).scratch_bytes + sums.need
 
     def bind(
