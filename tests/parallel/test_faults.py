@@ -21,6 +21,9 @@ SLACK = 3.0 * pace()
 """Deadlines of the requirement are multiplied by this: the machine that tests may be busy."""
 
 
+BY_THREAD = pytest.mark.numpy_device("work that runs late runs in any thread that waits", not_on=("fake",))
+
+
 class Fault:
     """What a function of the user does in one replica, when it is armed."""
 
@@ -66,6 +69,7 @@ def weights(training: Training) -> list[np.ndarray[Any, Any]]:
     return [training.value(f"w{i}", replica) for i in range(4) for replica in range(3)]
 
 
+@BY_THREAD
 @pytest.mark.parametrize("at", range(7))
 @pytest.mark.parametrize("replica", range(3))
 def test_an_error_ends_all_replicas_names_one_and_changes_nothing(replica: int, at: int) -> None:
@@ -95,6 +99,7 @@ def test_an_error_ends_all_replicas_names_one_and_changes_nothing(replica: int, 
     np.testing.assert_array_equal(training.value("w0", 2), training.value("w0", 0))
 
 
+@BY_THREAD
 @pytest.mark.parametrize("at", [0, 3, 5, 6])
 def test_a_replica_that_sleeps_is_given_up_and_its_place_refused(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert replica_threads.GRACE <= 2.0, "what users wait for besides the time-out"
@@ -176,6 +181,7 @@ def test_a_nan_is_an_error_as_the_flags_say() -> None:
         paddle.set_flags({"FLAGS_check_nan_inf": False})
     for a, b in zip(scope_before, weights(training), strict=True):
         np.testing.assert_array_equal(a, b)
+    paddle.set_flags({"FLAGS_check_rank_gradients": 1})  # as it is by default where nothing runs late
     with pytest.raises(paddle.errors.RankNumericsError, match="place 2 of 3"):
         training.step(feed)
     paddle.set_flags({"FLAGS_check_rank_gradients": 0})

@@ -102,7 +102,9 @@ class _Phase(NamedTuple):
     after: int
 
 
-def _phases(size: int, kernel: int, out: int, stride: int, pad: int, dilation: int) -> list[_Phase]:
+# Of one axis: batches of all sizes share them.
+@lru_cache(maxsize=1024)
+def _phases(size: int, kernel: int, out: int, stride: int, pad: int, dilation: int) -> tuple[_Phase, ...]:
     """Returns the phases of an axis, without those that nothing meets."""
     found = []
     common = math.gcd(stride, dilation)
@@ -123,7 +125,7 @@ def _phases(size: int, kernel: int, out: int, stride: int, pad: int, dilation: i
                     read, max(0, -start), max(0, stop - out),
                 )
             )  # fmt: skip
-    return found
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)

@@ -35,6 +35,7 @@ from tstatic.ops.conv._sliding import (
     is_last,
     layout_attr,
     not_negative,
+    of_any_batch,
     pads_of,
     per_axis,
     positive,
@@ -152,6 +153,7 @@ def _check(x: Meta, w: Meta, rank: int, attrs: Mapping[str, Any]) -> None:
     check_sizes([n for n in w.shape if n != UNKNOWN], "Filter", least=1)
 
 
+@of_any_batch
 def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
     """Infers the shape of a convolution's output; ``w`` is ``[out channels, channels / groups, kernel...]`` in either layout."""
     _check(x, w, rank, attrs)
@@ -171,6 +173,7 @@ def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
     return x.with_shape(assemble(x.shape[0], filters, outs, layout))
 
 
+@of_any_batch
 def infer_transposed(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
     """Infers the shape of a transposed convolution's output; ``w`` is ``[channels, out channels / groups, kernel...]``."""
     _check(x, w, rank, attrs)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
 import numpy as np
 
-from tstatic.errors import ShapeError
+from tstatic.errors import ShapeError, TstaticError
 from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import check_choice, check_ints, check_length
 from tstatic.ir.opdef import Attr
@@ -127,6 +128,29 @@ def check_no_windows(sizes: Sequence[int], outs: Sequence[int], kernel: Sequence
                 received=f"size {size} with padding {pads[axis][0]} and {pads[axis][1]}",
                 fix="use a smaller kernel or dilation, more padding, or a larger input",
             )
+
+
+def of_any_batch(rule: Callable[..., Meta]) -> Callable[..., Meta]:
+    """Makes a shape rule of images, ``(rank, x, *metas, attrs) -> output``, look at what it was not given before only.
+
+    It depends on all but the size of the batch, the first one: the second feed size of a program costs a look-up here.
+    """
+
+    @lru_cache(maxsize=1024)
+    def known(rank: int, metas: tuple[Meta, ...], attrs: tuple[tuple[str, Any], ...]) -> Shape:
+        return rule(rank, *metas, dict(attrs)).shape[1:]
+
+    @wraps(rule)
+    def infer(rank: int, x: Meta, *rest: Any) -> Meta:
+        *metas, attrs = rest
+        try:
+            sizes = known(rank, (x.with_shape((UNKNOWN, *x.shape[1:])), *metas), tuple(attrs.items()))
+        except TstaticError:
+            # What it says is of the batch that was given.
+            return rule(rank, x, *rest)
+        return x.with_shape((x.shape[0], *sizes))
+
+    return infer
 
 
 # ------------------------------------------------------------------------------------------------- scratch and tiles

@@ -30,6 +30,7 @@ from tstatic.ops.conv._sliding import (
     is_last,
     layout_attr,
     not_negative,
+    of_any_batch,
     pads_of,
     per_axis,
     positive,
@@ -139,6 +140,7 @@ class Pooling:
         return pads
 
 
+@of_any_batch
 def _infer(rank: int, x: Meta, attrs: Mapping[str, Any]) -> Meta:
     """Infers the shape of a pooling op's output over ``rank`` axes.
 
