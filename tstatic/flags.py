@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal
 
 from tstatic.errors import FlagTypeError, FlagValueError, NotFoundError, near
 from tstatic.locks import rlock
@@ -227,6 +227,15 @@ _FLAGS = (
         check=_at_least(0),
     ),
     Flag(
+        "FLAGS_cuda_graph",
+        str,
+        "auto",
+        "Whether a GPU replays what no step interrupts as a CUDA graph: auto, from the third run on; off; check: the second run "
+        "makes the calls and launches the graph from the same values, compares bits, and says where they differ.",
+        compiled=True,
+        check=_one_of("auto", "off", "check"),
+    ),
+    Flag(
         "FLAGS_fuse_parameter_memory_size",
         float,
         -1.0,
@@ -341,6 +350,12 @@ def numerics() -> str:
     """Returns the numerics in force: that of the CompiledProgram at work, or the flag's."""
     chosen = _numerics.get()
     return str(flag("FLAGS_numerics")) if chosen is None else chosen
+
+
+def graph_mode() -> Literal["auto", "off", "check"]:
+    """Returns whether steps are captured as graphs."""
+    mode: Literal["auto", "off", "check"] = flag("FLAGS_cuda_graph")  # type: ignore[assignment]
+    return mode
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.helpers.gpu import Library
+from tests.helpers.gpu import StandIn
 from tstatic import devices, static
 from tstatic.devices.cuda import CudaDevice
 from tstatic.errors import DeviceError, IndexRangeError
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
-    made = CudaDevice(place="cpu", cuda=Library())
+    made = StandIn()
     monkeypatch.setitem(devices.DEVICES, made.name, made)
     return made
 

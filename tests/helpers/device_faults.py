@@ -14,6 +14,7 @@ from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.transport import Part
 from tstatic.devices import queued
 from tstatic.devices.fake import FakeDevice
+from tstatic.devices.graphs import LateGraph
 from tstatic.devices.step import ReadyStep
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan import memory, plan
@@ -119,6 +120,7 @@ def freed_memory(patch: pytest.MonkeyPatch) -> None:
 def early_fetch(patch: pytest.MonkeyPatch) -> None:
     """A fetch waits for the stream of copies, which does not wait for the streams that compute."""
     patch.setattr(queued, "joining", lambda device, stream, first: [])
+    patch.setattr(LateGraph, "_join", lambda self: None)
 
 
 def feed_not_awaited(patch: pytest.MonkeyPatch) -> None:
@@ -129,3 +131,4 @@ def feed_not_awaited(patch: pytest.MonkeyPatch) -> None:
         return [one if one.writes is None else replace(one, writes=[]) for one in right(self, name)]
 
     patch.setattr(binding.Binding, "_fences", nothing)
+    patch.setattr(LateGraph, "_fork", lambda self: None)

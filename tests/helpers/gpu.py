@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import tstatic as paddle
 from tstatic import devices, nn, places, static
 from tstatic.devices import cuda
 from tstatic.devices.cuda import CudaDevice
+from tstatic.devices.step import Stream
 
 REAL = places.device_count() > 0
 """Whether there is a GPU."""
@@ -47,14 +49,67 @@ class Mark:
         return 1.5
 
 
+class Recorded:
+    """A graph: what was put into streams while it was captured.
+
+    Attributes:
+        work: It.
+        launches: How often it was launched.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self.work: list[Callable[[], Any]] = []
+        self.launches = 0
+
+    def capture_begin(self, pool: Any, capture_error_mode: str) -> None:
+        assert capture_error_mode == "thread_local"
+        assert self._library.capturing is None
+        self._library.pools.append(pool)
+        self._library.capturing = self
+
+    def capture_end(self) -> None:
+        assert self._library.capturing is self
+        self._library.capturing = None
+        self._library.graphs.append(self)
+
+    def reset(self) -> None:
+        self.work.clear()
+
+    def replay(self) -> None:
+        self.launches += 1
+        for work in self.work:
+            work()
+
+
 class Library:
-    """In the place of ``torch.cuda``."""
+    """In the place of ``torch.cuda``.
+
+    Attributes:
+        current: The caller's stream.
+        inside: The streams whose blocks were entered.
+        capturing: The graph that is captured.
+        graphs: All that were.
+        pools: The memory of each.
+    """
 
     Stream, Event = Queue, Mark
 
     def __init__(self) -> None:
         self.current = Queue()
         self.inside: list[Queue] = []
+        self.capturing: Recorded | None = None
+        self.graphs: list[Recorded] = []
+        self.pools: list[Any] = []
+
+    def CUDAGraph(self) -> Recorded:
+        return Recorded(self)
+
+    def graph_pool_handle(self) -> object:
+        return object()
+
+    def is_current_stream_capturing(self) -> bool:
+        return False
 
     def init(self) -> None:
         pass
@@ -71,7 +126,20 @@ class Library:
         yield
 
     def synchronize(self, index: int) -> None:
-        pass
+        assert self.capturing is None
+
+
+class StandIn(CudaDevice):
+    """The class of GPUs on tensors of the CPU: what it puts into streams runs at once, or is recorded while it captures."""
+
+    cuda: Library
+
+    def __init__(self) -> None:
+        super().__init__(place="cpu", cuda=Library())
+
+    def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
+        graph = self.cuda.capturing
+        super()._put(stream, work if graph is None else functools.partial(graph.work.append, work))
 
 
 @contextlib.contextmanager
@@ -81,7 +149,7 @@ def first_gpu() -> Iterator[CudaDevice]:
         if REAL:
             made = cuda.device(0)
         else:
-            made = CudaDevice(place="cpu", cuda=Library())
+            made = StandIn()
             patch.setattr(cuda, "device", lambda index: made)
             patch.setattr(places, "_count_gpus", lambda visible: 1)
         patch.setitem(devices.DEVICES, made.name, made)

@@ -74,7 +74,7 @@ FEED = {"x": np.full((2, 4), -3.0, "float32")}
 
 
 # --------------------------------------------------------------------------------------------------------- public checks
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 def test_assert_equivalent_finds_what_a_fused_operator_leaves_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     main, y = zeros_by_relu()
     testing.assert_equivalent(main, ON, feeds=FEED, fetch_list=[y])
@@ -86,7 +86,7 @@ def test_assert_equivalent_finds_what_a_fused_operator_leaves_unwritten(monkeypa
     assert caught.value.difference.index == (1, 3)
 
 
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 def test_assert_equivalent_finds_what_both_sides_leave_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     main, y = zeros_by_relu()
     hits = leave_last_unwritten(monkeypatch, "relu")
@@ -95,7 +95,7 @@ def test_assert_equivalent_finds_what_both_sides_leave_unwritten(monkeypatch: py
     assert "relu" in hits
 
 
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 def test_assert_equivalent_finds_whole_numbers_left_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     main = static.Program()
     with static.program_guard(main, static.Program()):
@@ -107,7 +107,7 @@ def test_assert_equivalent_finds_whole_numbers_left_unwritten(monkeypatch: pytes
         testing.assert_equivalent(main, ON, feeds=feed, fetch_list=[y], shrink=False)
 
 
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 def test_check_grads_finds_what_a_gradient_leaves_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     x = {"x": np.full((2, 4), -3.0, "float32")}
     assert testing.check_grads(paddle.nn.functional.relu, x, order=1)
@@ -117,7 +117,7 @@ def test_check_grads_finds_what_a_gradient_leaves_unwritten(monkeypatch: pytest.
     assert hits
 
 
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 def test_check_grads_finds_what_the_operator_itself_leaves_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     x = {"x": np.full((2, 4), -3.0, "float32")}
     leave_last_unwritten(monkeypatch, "relu")
@@ -125,7 +125,7 @@ def test_check_grads_finds_what_the_operator_itself_leaves_unwritten(monkeypatch
         testing.check_grads(paddle.nn.functional.relu, x, order=1)
 
 
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 def test_the_command_verify_finds_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     main = static.Program()
     with static.program_guard(main, static.Program()):
@@ -149,7 +149,7 @@ def _fused_and_unfused(main: static.Program, y: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 def test_strategies_of_one_executor_can_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     main, y = zeros_by_relu()
     hits = leave_last_unwritten(monkeypatch, "relu", fused_only=True)
@@ -164,7 +164,7 @@ def test_strategies_of_one_executor_can_be_compared(monkeypatch: pytest.MonkeyPa
     assert np.array_equal(fused.reshape(-1)[:-1], np.zeros(7))
 
 
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 def test_every_run_of_a_plan_starts_from_filled_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     main, y = zeros_by_relu()
     exe, plain = static.Executor("cpu"), static.CompiledProgram(main, OFF)
@@ -178,7 +178,7 @@ def test_every_run_of_a_plan_starts_from_filled_memory(monkeypatch: pytest.Monke
         assert not found[:-1].any()
 
 
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 @pytest.mark.parametrize("place", ["sized", "while"])
 def test_memory_outside_the_arena_is_filled_too(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """Sections whose sizes depend on values, and the bodies of control flow, have memory of their own."""
@@ -204,7 +204,7 @@ def test_programs_of_tests_run_in_filled_memory() -> None:
     assert flags.flag(FLAG)
 
 
-@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch",))
+@pytest.mark.numpy_device("it plants a fault in numpy's references", not_on=("torch", "fake"))
 def test_helpers_that_compare_strategies_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
     main, y = zeros_by_relu()
     built = fusion_programs.Built(main, static.Program(), FEED, [y.name])

@@ -131,6 +131,7 @@ def test_version_counts_changes_and_only_changes() -> None:
 def test_key_changes_with_the_flags_that_change_compiled_code_and_with_no_other(name: str) -> None:
     other = {
         "FLAGS_numerics": "strict",
+        "FLAGS_cuda_graph": "off",
         "FLAGS_selected_gpus": "1",
         "FLAGS_allocator_strategy": "naive_best_fit",
         "FLAGS_fraction_of_gpu_memory_to_use": 0.5,

@@ -82,6 +82,7 @@ def test_imports_point_down() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.numpy_device("torch's device needs torch", not_on=("torch",))
 def test_a_run_imports_nothing_that_it_does_not_need() -> None:
     code = """
 import sys

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tstatic.errors import StrategyTypeError, StrategyValueError, TstaticError, UnknownPropertyError
 from tstatic.fusion import FUSIONS
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
-from tstatic.static.strategy_property import MOST, Property, Strategy
+from tstatic.static.strategy_property import MOST, OpenSwitch, Property, Strategy
 
 REDUCE = BuildStrategy.ReduceStrategy
 SCALE = BuildStrategy.GradientScaleStrategy
@@ -174,7 +174,8 @@ def test_a_good_value_is_kept_and_seen_everywhere(
     assert kept == value
     # No numpy scalar and no frozenset gets in; a None default stands for None, False and True.
     assert type(kept) is type(item.default) or (item.default is None and type(kept) is bool)
-    differs = bool(value != item.default)
+    # An open switch that was set to its default is not open any more.
+    differs = bool(value != item.default) or isinstance(item, OpenSwitch)
     assert (repr(strategy) == f"{cls.__name__}()") is not differs
     assert strategy.changed() == ({item.name: value} if differs else {})
     assert (strategy.key() != cls().key()) is differs
@@ -402,6 +403,7 @@ def test_what_acts_on_the_cpu_is_said_to_be_active() -> None:
         *("debug_graphviz_path", "enable_inplace", "memory_optimize", "enable_addto", *(f.switch for f in FUSIONS)),
         *("num_threads", "num_iteration_per_run", "num_iteration_per_drop_scope", "_dry_run"),
         *order, *places, *processes,
+        "allow_cuda_graph_capture",  # on a GPU
     }  # fmt: skip
 
 

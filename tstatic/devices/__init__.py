@@ -3,6 +3,7 @@
 * ``base``  the interface of a device: memory, copies, streams and events, and how a step becomes calls
 * ``step``  steps that are bound, as a device schedules them, and the calls of a region
 * ``immediate``, ``queued``  schedules: chains where calls end with their work, streams and graphs where it runs late
+* ``graphs``, ``recorded_graph``  what is captured and launched as one; a graph of ``fake``, which raises for what CUDA refuses
 * ``skeleton``  the least that a device with memory of its own consists of, to be copied
 * ``region_log``  how the ops of a region are timed
 * ``cpu``   runs every op definition's ``ref`` on numpy arrays (a package: threads, tiles, memory, BLAS)

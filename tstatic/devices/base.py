@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from types import ModuleType
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -125,6 +125,18 @@ class Event:
 
     def __init__(self) -> None:
         self.time = 0.0
+
+
+class StreamSet(NamedTuple):
+    """The streams of a session: one for copies, one for collectives, and those over which the other steps are spread.
+
+    Attributes:
+        streams: They.
+        turn: Held while a session puts work into them, where several share the set.
+    """
+
+    streams: list[Stream]
+    turn: contextlib.AbstractContextManager[Any]
 
 
 class Graph:
@@ -308,6 +320,10 @@ class DeviceQueue(DeviceFacts):
     def stream(self, collective: bool = False) -> Stream:
         """Returns a new stream; ``collective``: for work with the arrays of other replicas."""
 
+    def streams(self, replica: int = 0) -> StreamSet:
+        """Returns the streams of a session of this thread, or of a replica that it makes."""
+        return StreamSet([self.stream() for _ in range(2 + self.compute_streams)], contextlib.nullcontext())
+
     def event(self) -> Event:
         """Returns a new event."""
         return Event()
@@ -338,16 +354,24 @@ class DeviceQueue(DeviceFacts):
         """Returns the seconds between two events that were reached; the ``steps`` log shows them for each run."""
         return stop.time - start.time
 
-    def settings(self, threads: int) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    def settings(
+        self, threads: int, streams: Sequence[StreamSet] = ()
+    ) -> Callable[[], contextlib.AbstractContextManager[None]]:
         """Returns what makes the block in which a plan runs: it sets libraries of the process, and at its end sets them back.
 
         Args:
             threads: Size of the session's thread pool.
+            streams: Those of the session, and of others that run in the same block.
         """
         return contextlib.nullcontext
 
-    def splits(self, op: FrozenOp) -> str:
-        """Returns why the step of an op cannot be part of a graph; empty if it can, or where there are no graphs."""
+    def splits(self, op: FrozenOp, how: str = "") -> str:
+        """Returns why the step of an op cannot be part of a graph; empty if it can, or where there are no graphs.
+
+        Args:
+            op: The op.
+            how: How its step runs, as the plan says.
+        """
         return ""
 
     def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:

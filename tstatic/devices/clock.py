@@ -6,12 +6,11 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tstatic.devices.base import Event, QueuedWorkError
 from tstatic.devices.step import Stream
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.recording import Call
 from tstatic.target import Target
 
 
@@ -98,7 +97,7 @@ class FakeStream(Stream):
         running: The op whose work runs now.
         error: The error of its work, until the stream is synchronized or discarded.
         random: Draws which of several streams continues while this one's end is awaited.
-        capturing: The calls recorded while a graph is captured, instead of running.
+        capturing: The graph that is captured, if its work is recorded instead of running.
         collective: Whether it is for collectives.
         clock: The virtual time at which its last item ended.
         spent: The virtual seconds of all its work, waits left out.
@@ -114,4 +113,4 @@ class FakeStream(Stream):
         self.marks = itertools.count()
         # A generator of its own: other streams, and other threads' draws, do not move its order.
         self.random = random.Random(seed)
-        self.capturing: list[Call] | None = None
+        self.capturing: Any = None

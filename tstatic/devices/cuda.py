@@ -1,7 +1,8 @@
 """Implements NVIDIA GPUs: what differs from torch's other devices is streams, events, pinned memory, and kernels by Triton.
 
-Work is queued in one stream for copies, one for collectives and one for everything else, none of it captured. A run begins
-after what the caller queued in torch's current stream, and what the caller queues there later waits for the run.
+Work is queued in one stream for copies, one for collectives and one for everything else; what no step interrupts is captured
+and launched as one graph. A run begins after what the caller queued in torch's current stream, and what the caller queues there
+later waits for the run.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-import weakref
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tstatic import target
-from tstatic.devices.base import Array, ArraysByName, Event, Graph, KernelLaunch, Memory, QueuedWorkError, RunByName
+from tstatic.devices.base import Array, ArraysByName, Event, KernelLaunch, Memory, QueuedWorkError, RunByName, StreamSet
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.queued import QueuedDevice
@@ -26,12 +28,29 @@ from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_cal
 from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors
 from tstatic.devices.torch_forms import torch_form
 from tstatic.devices.torch_kernels import TorchKernels, sees_gpus
+from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.recording import Call
 from tstatic.records import Machine, Recorder
 
 _CPU = CpuDevice()
+_REFERENCE = "its reference runs on the host"
+
+
+class _OfThread(threading.local):
+    """What each thread has of a GPU.
+
+    Attributes:
+        sets: Replica -> its streams.
+        inside: The stream whose block the thread is in.
+        pool: The memory of the graphs that it captured; ``None`` before the first.
+    """
+
+    def __init__(self) -> None:
+        self.sets: dict[int, StreamSet] = {}
+        self.inside: CudaStream | None = None
+        self.pool: Any = None
 
 
 class CudaStream(Stream):
@@ -88,8 +107,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
         self.index = index
         self._cuda = cuda
         self._kernels: TorchKernels | None = None
-        # Those of every session that still lives: a run orders them with the caller's stream.
-        self._streams: weakref.WeakSet[CudaStream] = weakref.WeakSet()
+        self._mine = _OfThread()
 
     @property
     def cuda(self) -> Any:
@@ -130,8 +148,22 @@ class CudaDevice(QueuedDevice, TorchDevice):
             self._current().synchronize()
             return
         assert isinstance(stream, CudaStream)
+        if self._mine.inside is stream:
+            work()
+            return
         with self.cuda.stream(stream.queue):
             work()
+
+    @contextlib.contextmanager
+    def inside(self, stream: Stream) -> Iterator[None]:
+        assert isinstance(stream, CudaStream)
+        # torch's own block costs 3 us: once for all calls in a row that name the stream.
+        with self.cuda.stream(stream.queue):
+            before, self._mine.inside = self._mine.inside, stream
+            try:
+                yield
+            finally:
+                self._mine.inside = before
 
     def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
         to, of = self._tensor(destination), self._tensor(source)
@@ -172,8 +204,16 @@ class CudaDevice(QueuedDevice, TorchDevice):
         made = CudaStream(self.cuda.Stream(self.index))
         # torch hands out memory that work in its current stream may still use: it orders that stream alone.
         made.queue.wait_stream(self._current())
-        self._streams.add(made)
         return made
+
+    def streams(self, replica: int = 0) -> StreamSet:
+        # torch hands out 32 queues in turn: with streams of its own for each session, the eleventh program would share queues with
+        # the first, and whoever runs twenty of them would wait for sixty streams.
+        found = self._mine.sets.get(replica)
+        if found is None:
+            made = [self.stream() for _ in range(2 + self.compute_streams)]
+            found = self._mine.sets[replica] = StreamSet(made, threading.RLock())
+        return found
 
     def event(self) -> CudaEvent:
         # Timed, because the `steps` log asks for the seconds of every run (`elapsed`).
@@ -232,19 +272,43 @@ class CudaDevice(QueuedDevice, TorchDevice):
         return found._replace(clock=f"{found.clock}; {kernels}")
 
     # -------------------------------------------------------------------------------------------------------------- work
-    def settings(self, threads: int) -> Callable[[], contextlib.AbstractContextManager[None]]:
-        return functools.partial(self._after_the_caller, super().settings(threads))
+    def settings(
+        self, threads: int, streams: Sequence[StreamSet] = ()
+    ) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        return functools.partial(self._after_the_caller, super().settings(threads), streams)
 
     @contextlib.contextmanager
-    def _after_the_caller(self, settings: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
+    def _after_the_caller(
+        self, settings: Callable[[], contextlib.AbstractContextManager[None]], sets: Sequence[StreamSet]
+    ) -> Iterator[None]:
         """Runs a plan behind what the caller's stream has to do, and what the caller does next behind the plan."""
-        with settings():
-            streams, current = [one.queue for one in self._streams], self._current()
-            for one in streams:
-                one.wait_stream(current)
+        with contextlib.ExitStack() as held:
+            for one in sets:
+                # Another thread may run a session of the same set, whose streams must not get into a graph that this one captures.
+                held.enter_context(one.turn)
+            held.enter_context(settings())
+            current = self._current()
+            self._check_not_capturing()
+            queues = list(dict.fromkeys(s.queue for one in sets for s in one.streams if isinstance(s, CudaStream)))
+            for queue in queues:
+                queue.wait_stream(current)
             yield
-            for one in streams:
-                current.wait_stream(one)
+            for queue in queues:
+                current.wait_stream(queue)
+
+    def _check_not_capturing(self) -> None:
+        """Refuses a run inside of a capture of the caller's own.
+
+        Raises:
+            DeviceError: If the caller's stream captures.
+        """
+        if self.cuda.is_current_stream_capturing():
+            raise DeviceError(
+                "a run cannot be part of a CUDA graph that the caller captures: it waits for the device",
+                expected="a run outside of torch.cuda.graph",
+                received="a stream of torch that captures",
+                fix="run the program outside; it captures its own graphs (FLAGS_cuda_graph)",
+            )
 
     def bind(
         self,
@@ -256,7 +320,8 @@ class CudaDevice(QueuedDevice, TorchDevice):
         scratch: Array | None = None,
     ) -> BoundStep:
         work = super().bind(op, ins, outs, reserved, stream, scratch)
-        return of_calls([(self._put, (stream, functools.partial(_run, _calls_of(work), op, stream)))])
+        put = (self._put, (stream, functools.partial(_run, _calls_of(work), op, stream)))
+        return of_calls([put], work.on_host)
 
     def any_nonzero(self, words: TorchArray, found: TorchArray, stream: Stream) -> list[Call]:
         return [(self._put, (stream, lambda: self.torch.any(words.tensor, out=found.tensor.view(()))))]
@@ -280,7 +345,9 @@ class CudaDevice(QueuedDevice, TorchDevice):
             )
         # The host waits for the stream in any case.
         calls = _calls_of(self.bind_reference(op, ins, outs, {}, stream))
-        return of_calls([(lambda: None if self.to_host(skip, stream).item() else _run(calls, op, stream), ())])
+        return of_calls(
+            [(lambda: None if self.to_host(skip, stream).item() else _run(calls, op, stream), ())], _REFERENCE
+        )
 
     def copy_unless(self, skip: TorchArray, destination: TorchArray, source: TorchArray, stream: Stream) -> None:
         to, of, flag = destination.tensor, source.tensor, skip.tensor.view(())
@@ -293,7 +360,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
         copies = _Copies(self, stream)
         inputs, outputs = [copies.of(a, read=True) for a in ins], [copies.of(a, read=False) for a in outs]
         step = _CPU.bind(op, inputs, outputs, reserved, stream)
-        return of_calls([(copies.fetch, ()), *_calls_of(step), (copies.store, ())])
+        return of_calls([(copies.fetch, ()), *_calls_of(step), (copies.store, ())], _REFERENCE)
 
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
@@ -305,7 +372,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
             run(op, seen, reserved)
             seen.store(op.writes())
 
-        return of_calls([(_run, ([(work, ())], op, stream))])
+        return of_calls([(_run, ([(work, ())], op, stream))], "its size depends on values")
 
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
@@ -338,8 +405,60 @@ class CudaDevice(QueuedDevice, TorchDevice):
         # torch gives it to later work of the same stream only, so it lasts as long as the kernel runs.
         return self.torch.empty(nbytes, dtype=self.torch.uint8, device=self.place)
 
-    def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
-        return Graph(calls)
+    # ------------------------------------------------------------------------------------------------------------ graphs
+    def splits(self, op: FrozenOp, how: str = "") -> str:
+        return super().splits(op, how) or self._no_graphs
+
+    @functools.cached_property
+    def _no_graphs(self) -> str:
+        """Why this process captures none; empty if it does."""
+        asked = next(
+            (name for name in ("TSTATIC_DEBUG", "CUDA_LAUNCH_BLOCKING") if os.environ.get(name, "0") not in ("", "0")),
+            "",
+        )
+        if asked:
+            return f"{asked} asks for a wait behind each step"
+        if "compute-sanitizer" in os.environ.get("CUDA_INJECTION64_PATH", "") or os.environ.get(
+            "NV_SANITIZER_INJECTION_PORT_BASE"
+        ):
+            return "a sanitizer watches each launch"
+        return ""
+
+    def begin_capture(self, streams: Sequence[Stream]) -> Any:
+        first = streams[0]
+        assert isinstance(first, CudaStream)
+        if self._mine.pool is None:
+            # One for all graphs of a thread: they are launched in one order, so what one of them no longer reads is another's.
+            self._mine.pool = self.cuda.graph_pool_handle()
+        made = self.cuda.CUDAGraph()
+        entered = contextlib.ExitStack()
+        entered.enter_context(self.cuda.stream(first.queue))
+        try:
+            # Other threads may allocate meanwhile: replicas, and the user's own.
+            made.capture_begin(pool=self._mine.pool, capture_error_mode="thread_local")
+        except BaseException:
+            entered.close()
+            raise
+        return made, entered
+
+    def end_capture(self, token: Any) -> Any:
+        made, entered = token
+        with entered:
+            made.capture_end()
+        return made
+
+    def abandon_capture(self, token: Any) -> None:
+        made, entered = token
+        with entered, contextlib.suppress(RuntimeError):
+            # CUDA ends an invalid capture with an error, which says no more than the one that broke it.
+            made.capture_end()
+        made.reset()
+        # What the broken capture allocated stays in its pool: the next one begins another.
+        self._mine.pool = None
+
+    def launch_graph(self, made: Any, stream: Stream) -> None:
+        with self.inside(stream):
+            made.replay()
 
     # ------------------------------------------------------------------------------------------------------------ errors
     def limit(

@@ -26,7 +26,6 @@ from tstatic.devices.base import (
     ArraysByName,
     DeviceArray,
     Event,
-    Graph,
     KernelLaunch,
     Memory,
     MemoryKind,
@@ -39,8 +38,9 @@ from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
 from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.late_work import LateWork
 from tstatic.devices.queued import QueuedDevice
+from tstatic.devices.recorded_graph import Capture, against_rules
 from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
-from tstatic.errors import DeviceError, OutOfMemoryError
+from tstatic.errors import OutOfMemoryError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.opdef import EMPTY
@@ -90,6 +90,8 @@ class FakeDevice(QueuedDevice):
     virtual_clock = True
     # Several, so that any wait that is missing between steps has orders in which it shows; a GPU has one (`cuda.py`).
     compute_streams = 3
+    # Its graphs are there to find what breaks CUDA's rules.
+    must_capture = True
 
     def __init__(self, seed: int = 0, generated: bool = False, target: Target = TINY) -> None:
         self.generated = generated
@@ -98,7 +100,6 @@ class FakeDevice(QueuedDevice):
         # Virtual time of each thread of the host, which moves on when it waits for the device.
         self._host = threading.local()
         self._late = LateWork()
-        self._captured: set[FakeStream] = set()
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
@@ -108,6 +109,7 @@ class FakeDevice(QueuedDevice):
 
     # ------------------------------------------------------------------------------------------------------------ memory
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
+        self._outside("memory was allocated")
         if kind == "pinned":
             return Buffer(nbytes, purpose)
         return FakeMemory(Buffer(nbytes, purpose))
@@ -135,6 +137,7 @@ class FakeDevice(QueuedDevice):
         return None if joined is None else FakeArray(self, joined)
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> FakeArray:
+        self._outside("memory was allocated")
         return FakeArray(self, np.empty(shape, dtype))
 
     def holds(self, array: Array) -> bool:
@@ -171,6 +174,7 @@ class FakeDevice(QueuedDevice):
         self._put(stream, lambda: np.copyto(destination._inside, staged), seconds=seconds)
 
     def upload(self, array: HostArray) -> FakeArray:
+        self._outside("memory was allocated")
         # At once and in no stream: nobody else knows this memory yet.
         return FakeArray(self, np.array(array))
 
@@ -190,7 +194,7 @@ class FakeDevice(QueuedDevice):
         assert isinstance(event, FakeEvent)
         assert isinstance(stream, FakeStream)
         if stream.capturing is not None:
-            stream.capturing.append((self.record, (event, stream)))
+            stream.capturing.record(event, stream, (self.record, (event, stream)))
             return
         # Made when the host records, not when the work is reached: a wait that is queued next must find this recording.
         mark = event.mark = Mark(stream)
@@ -205,22 +209,15 @@ class FakeDevice(QueuedDevice):
         assert isinstance(event, FakeEvent)
         assert isinstance(stream, FakeStream)
         if stream.capturing is not None:
-            stream.capturing.append((self.wait, (event, stream)))
+            stream.capturing.wait(event, stream, (self.wait, (event, stream)))
         elif event.mark is not None:
             self._late.append(stream, Item(waits_for=event.mark), self._now)
 
     def synchronize(self, streams: Sequence[Stream] | None = None) -> None:
         # Captured streams have no items, but a capture that waits for the whole device must be refused, too.
-        everything = [*self._late.open(), *self._captured] if streams is None else streams
+        everything = self._late.open() if streams is None else streams
         wanted = [s for s in everything if isinstance(s, FakeStream)]
-        for stream in wanted:
-            if stream.capturing is not None:
-                raise DeviceError(
-                    "work that is captured as a graph waits for the device",
-                    expected="calls that only put work into streams",
-                    received="a synchronize, or a copy to the host",
-                    fix="end the region before that call",
-                )
+        self._outside("the host waited for the device")
         self._late.run(wanted)
         self._host.now = max([self._now, *(s.clock for s in wanted)])
 
@@ -255,7 +252,9 @@ class FakeDevice(QueuedDevice):
             return
         assert isinstance(stream, FakeStream)
         if stream.capturing is not None:
-            stream.capturing.append((self._put, (stream, run, op, seconds)))
+            stream.capturing.put(stream, (self._put, (stream, run, op, seconds)), op)
+        elif self._capture is not None:
+            raise against_rules("work was put into a stream of others", "use the session's streams", op)
         else:
             self._late.append(stream, Item(run, op, seconds=seconds), self._now)
 
@@ -370,21 +369,39 @@ class FakeDevice(QueuedDevice):
         seconds = cost.seconds(_nbytes(list(arrays.values()))) + (len(launches) - 1) * cost.launch
         return [(self._put, (stream, run, None, seconds))]
 
-    def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
-        noted: list[Call] = []
-        mine = [s for s in streams if isinstance(s, FakeStream)]
-        try:
-            self._captured.update(mine)
-            for stream in mine:
-                stream.capturing = noted
-            for function, args in calls:
-                function(*args)
-        # Also where a call raises: a stream that went on recording would run nothing any more.
-        finally:
-            self._captured.difference_update(mine)
-            for stream in mine:
-                stream.capturing = None
-        return Graph(noted)
+    # ------------------------------------------------------------------------------------------------------------ graphs
+    @property
+    def _capture(self) -> Capture | None:
+        """What this thread captures."""
+        found: Capture | None = getattr(self._host, "capture", None)
+        return found
+
+    def _outside(self, what: str) -> None:
+        """Refuses what must not happen while this thread captures a graph."""
+        if self._capture is not None:
+            raise against_rules(what, "end the graph before that call: Device.splits says which steps end it")
+
+    def begin_capture(self, streams: Sequence[Stream]) -> Capture:
+        made = self._host.capture = Capture([s for s in streams if isinstance(s, FakeStream)])
+        for stream in made.streams:
+            stream.capturing = made
+        return made
+
+    def end_capture(self, token: Capture) -> Sequence[Call]:
+        self.abandon_capture(token)
+        calls: Sequence[Call] = token.end()
+        return calls
+
+    def abandon_capture(self, token: Capture) -> None:
+        # A stream that went on recording would run nothing any more.
+        self._host.capture = None
+        for stream in token.streams:
+            stream.capturing = None
+
+    def launch_graph(self, made: Sequence[Call], stream: Stream) -> None:
+        self._outside("a graph was launched")
+        for function, args in made:
+            function(*args)
 
     # ------------------------------------------------------------------------------------------------------------ errors
     def limit(

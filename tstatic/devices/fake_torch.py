@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tstatic.devices import torch_device
-from tstatic.devices.base import Array
+from tstatic.devices.base import Array, StreamSet
 from tstatic.devices.clock import FakeStream
 from tstatic.devices.fake import FakeArray, FakeDevice
 from tstatic.devices.step import HostArray
@@ -30,7 +30,9 @@ class FakeTorchDevice(FakeDevice):
     def begin(self) -> None:
         _TORCH.begin()
 
-    def settings(self, threads: int) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    def settings(
+        self, threads: int, streams: Sequence[StreamSet] = ()
+    ) -> Callable[[], contextlib.AbstractContextManager[None]]:
         return _TORCH.settings(threads)
 
     def derive(self, array: FakeArray, view: Callable[..., HostArray | None]) -> FakeArray | None:

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tstatic.devices.base import Device
+from tstatic.devices.base import Device, Graph
+from tstatic.devices.graphs import CapturingDevice, LateGraph
 from tstatic.devices.region_log import RegionLog
 from tstatic.devices.step import ReadyStep, Region, Schedule, Spans, Stream
 from tstatic.ir.frozen import FrozenOp
@@ -27,6 +28,7 @@ class Queued:
         calls: The calls that put the work there.
         reads, writes: The memory that it accesses; ``None`` if that is not known, or if the step prints or calls Python and
             so must keep the program's order.
+        split: Why it cannot be part of a graph; empty if it can.
     """
 
     op: FrozenOp | None
@@ -34,6 +36,7 @@ class Queued:
     calls: Sequence[Call]
     reads: Spans | None
     writes: Spans | None
+    split: str = ""
 
 
 def accesses(
@@ -135,6 +138,17 @@ def in_order(device: Device, steps: Sequence[Queued]) -> list[list[Call]]:
     ]
 
 
+def _together(spans: Sequence[Spans | None]) -> Spans | None:
+    """Returns the memory of several steps, in as few spans as there may be; ``None`` if that of one is not known."""
+    found: list[tuple[int, int]] = []
+    for span in sorted({span for one in spans if one is not None for span in one}):
+        if found and span[0] <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], span[1])
+        else:
+            found.append(span)
+    return None if any(one is None for one in spans) else found
+
+
 def joining(device: Device, stream: Stream, first: Stream) -> list[Call]:
     """Returns calls that make the first stream wait for the work in another one."""
     event = device.event()
@@ -149,31 +163,51 @@ class QueuedSchedule(Schedule):
         device: The device.
         steps: The steps, in the program's order.
         region: What they share.
+
+    Attributes:
+        graphs: The graphs that it replays.
     """
 
     def __init__(self, device: QueuedDevice, steps: Sequence[Queued], region: Region) -> None:
         super().__init__()
         self._device, self._steps, self._region = device, steps, region
-        ordered = in_order(device, steps)
+        self.graphs: list[LateGraph] = []
         last = next(step.op for step in reversed(steps) if step.op is not None)
-
-        def alone(one: tuple[Queued, list[Call]]) -> bool:
-            return region.searched or bool(one[0].op is not None and device.splits(one[0].op))
-
-        # Errors of queued work carry their own op; those of calls that are not part of a graph have the op of the step.
-        for hosted, group in itertools.groupby(zip(steps, ordered, strict=True), key=alone):
-            part = list(group)
-            if hosted:
-                for step, calls in part:
-                    self.add(calls, step.op or last)
-            else:
-                graph = device.capture([call for _, calls in part for call in calls], region.streams)
-                self.add([(device.replay, (graph,))], part[-1][0].op or last)
-        # Behind all steps the first stream waits for the others.
         first, *others = region.streams
+        # A graph is one piece of work of the first stream, which launches it.
+        units: list[Queued] = []
+        for split, group in itertools.groupby(steps, key=lambda one: region.searched or bool(one.split)):
+            part = list(group)
+            units += part if split or not any(one.calls for one in part) else [self._graph(part)]
+        # Errors of queued work carry their own op; those of calls that are not part of a graph have the op of the step.
+        for unit, calls in zip(units, in_order(device, units), strict=True):
+            self.add(calls, unit.op or last)
+        # Behind all steps the first stream waits for the others; a graph has done so itself.
+        used = {unit.stream for unit in units}
         for stream in others:
-            self.add(joining(device, stream, first), last)
+            if stream in used:
+                self.add(joining(device, stream, first), last)
         self.add(region.behind, last)
+
+    def _graph(self, part: Sequence[Queued]) -> Queued:
+        """Returns the work of steps that nothing interrupts."""
+        device, region = self._device, self._region
+        first = region.streams[0]
+        calls: list[Call] = []
+        ops: list[FrozenOp | None] = []
+        # What has no work of its own is the point at which the graph begins: its streams part there.
+        working = [step for step in part if step.calls]
+        for step, ordered in zip(working, in_order(device, working), strict=True):
+            calls += ordered
+            ops += [step.op] * len(ordered)
+        streams = list(dict.fromkeys((first, *(step.stream for step in working))))
+        named = dict.fromkeys(v for step in part if step.op is not None for v in (*step.op.reads(), *step.op.writes()))
+        arrays = {v: region.arrays[v] for v in named if v in region.arrays and device.holds(region.arrays[v])}
+        graph = LateGraph(device, calls, ops, streams, region.graphs, arrays)
+        self.graphs.append(graph)
+        reads, writes = (_together([getattr(step, side) for step in part]) for side in ("reads", "writes"))
+        op = next((step.op for step in reversed(part) if step.op is not None), None)
+        return Queued(op, first, [(device.replay, (graph,))], reads, writes)
 
     def timed(self, log: RegionLog) -> Schedule:
         """Returns the calls between events, without the graphs that they are otherwise replayed as: inside, nothing is timed."""
@@ -185,14 +219,29 @@ class QueuedSchedule(Schedule):
         return QueuedSchedule(device, steps, replace(self._region, searched=True))
 
 
-class QueuedDevice(Device):
+class QueuedDevice(CapturingDevice):
     """A device whose work runs after the call that queues it."""
 
     deferred = True
 
-    def splits(self, op: FrozenOp) -> str:
-        """Returns why the step of an op cannot be part of a graph; empty if it can."""
-        return "it waits for other replicas" if op.definition.collective else ""
+    def splits(self, op: FrozenOp, how: str = "") -> str:
+        definition = op.definition
+        if definition.collective:
+            return "it waits for other replicas"
+        if how == "dynamic":
+            return "its size depends on values"
+        if op.sub_blocks:
+            return "the host runs its body step by step"
+        if definition.objects or (definition.effects and not definition.indices):
+            return "it prints, calls Python, or works on Python objects"
+        return self.host_reason(op)
+
+    def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> LateGraph:
+        return LateGraph(self, calls, [None] * len(calls), streams)
+
+    def replay(self, graph: Graph) -> None:
+        assert isinstance(graph, LateGraph)
+        graph.replay()
 
     def schedule(self, steps: Sequence[ReadyStep], region: Region) -> Schedule:
         queued = []
@@ -201,6 +250,7 @@ class QueuedDevice(Device):
                 queued.append(Queued(None, step.stream, [], step.reads, step.writes))
                 continue
             work = step.work
+            split = step.split or work.on_host
             reads, writes = accesses(self, step.op, region.arrays, region.ordered)
             if reads is None or writes is None or step.reads is None or step.writes is None:
                 reads = writes = None
@@ -209,5 +259,5 @@ class QueuedDevice(Device):
             # Checks put good positions in the place of bad ones, so they come before the tiles; sums of partial results need all
             # tiles.
             calls = [*step.before, *work.calls(region.workspaces[0]), *step.after]
-            queued.append(Queued(step.op, step.stream, calls, reads, writes))
+            queued.append(Queued(step.op, step.stream, calls, reads, writes, split))
         return QueuedSchedule(self, queued, region)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -127,6 +127,7 @@ class BoundStep:
         own_bytes: Bytes of arrays that only this step has: partial results of tiles.
         beside: Tells how many bytes the device's library was seen to hold beside the results while the step ran; ``None`` where
             nothing is seen.
+        on_host: Why the host takes part in the work, on a device whose work runs late; empty where it does not.
     """
 
     def __init__(self) -> None:
@@ -140,6 +141,7 @@ class BoundStep:
         self.after_spans: list[Span] = []
         self.own_bytes = 0
         self.beside: Callable[[], int] | None = None
+        self.on_host = ""
 
     def add(
         self,
@@ -189,10 +191,11 @@ class BoundStep:
         return [*found, *self.after]
 
 
-def of_calls(calls: list[Call]) -> BoundStep:
-    """Returns a step of calls whose memory is not known."""
+def of_calls(calls: list[Call], on_host: str = "") -> BoundStep:
+    """Returns a step of calls whose memory is not known; ``on_host``: why the host takes part."""
     work = BoundStep()
     work.accesses = None
+    work.on_host = on_host
     work.add(lambda arrays: calls)
     return work
 
@@ -217,6 +220,7 @@ class ReadyStep:
         after: Calls behind it: the search for NaN.
         reads, writes: The memory that it accesses beside its values; ``None``: all earlier steps come before it, all later ones
             behind.
+        split: Why it cannot be part of a graph; empty if it can.
     """
 
     op: FrozenOp | None
@@ -226,6 +230,7 @@ class ReadyStep:
     after: Sequence[Call] = ()
     reads: Spans | None = ()
     writes: Spans | None = ()
+    split: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +245,7 @@ class Region:
         ordered: Whether steps run one after another, in the program's order.
         searched: Whether the host looks at the results of each step before the next one.
         behind: Calls behind all steps.
+        graphs: Whether steps are captured as graphs, on a device that has them.
     """
 
     threads: int
@@ -249,6 +255,7 @@ class Region:
     ordered: bool = False
     searched: bool = False
     behind: Sequence[Call] = ()
+    graphs: Literal["auto", "off", "check"] = "auto"
 
 
 class Schedule:

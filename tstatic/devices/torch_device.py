@@ -27,6 +27,7 @@ from tstatic.devices.base import (
     MemoryKind,
     RunByName,
     SeenArrays,
+    StreamSet,
     cannot_adopt,
 )
 from tstatic.devices.cpu.buffer import Buffer
@@ -337,7 +338,9 @@ class TorchDevice(ImmediateDevice):
         return value
 
     # -------------------------------------------------------------------------------------------------------------- work
-    def settings(self, threads: int) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    def settings(
+        self, threads: int, streams: Sequence[StreamSet] = ()
+    ) -> Callable[[], contextlib.AbstractContextManager[None]]:
         return partial(self._settings.during, self.torch, threads)
 
     def bind(

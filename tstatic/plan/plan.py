@@ -29,12 +29,14 @@ class PlanOptions:
         inplace: An op may overwrite an input that no later op reads (``enable_inplace``).
         sequential: Each step waits for the one before it, and no two are chained tile by tile.
         events: An event follows every step, and the next step waits for it (``remove_unnecessary_lock = False``).
+        graphs: Whether a device that has graphs captures the steps (``FLAGS_cuda_graph``, ``allow_cuda_graph_capture``).
     """
 
     reuse: bool = True
     inplace: bool = True
     sequential: bool = False
     events: bool = False
+    graphs: Literal["auto", "off", "check"] = "auto"
 
     @property
     def no_chaining(self) -> bool:

@@ -250,7 +250,10 @@ class Binding:
                 # The host commits only what succeeded, and finds arrays of unknown sizes only when they have been computed.
                 behind += [] if self.undecided else setting.waiting()
         ordered = plan.options.no_chaining
-        region = Region(setting.threads, self.workspaces, setting.streams, self.arrays, ordered, searched, behind)
+        graphs = plan.options.graphs
+        region = Region(
+            setting.threads, self.workspaces, setting.streams, self.arrays, ordered, searched, behind, graphs
+        )
         return setting.device.schedule(steps, region)
 
     def _ready(self, bound: Bound, searched: bool, late: bool) -> ReadyStep:
@@ -260,7 +263,8 @@ class Binding:
         if late:
             drawn = [setting.device.span(self.arrays[RNG])] if step.op.body and RNG in self.arrays else []
             reads, writes = [*reads, *drawn], [*writes, *self._scratch.spans(step)]
-        return ReadyStep(step.op, stream, work, before, [find] if searched else [], reads, writes)
+        split = setting.device.splits(step.op, step.how)
+        return ReadyStep(step.op, stream, work, before, [find] if searched else [], reads, writes, split)
 
     def _fences(self, name: str) -> list[ReadyStep]:
         """Returns the points in a region's order that have no work of their own."""

@@ -56,12 +56,9 @@ class Session:
         self.seed = seed
         self.uid = uid
         self.communicator = communicator
-        # One for copies, one for collectives, and the streams over which the other steps are spread.
-        self.streams = [
-            device.stream(),
-            device.stream() if communicator is None else communicator.stream,
-            *(device.stream() for _ in range(device.compute_streams)),
-        ]
+        self.stream_set = device.streams(place)
+        copies, collectives, *others = self.stream_set.streams
+        self.streams = [copies, collectives if communicator is None else communicator.stream, *others]
         threads = device.worker_threads(threads)
         self.setting = Setting(
             plan, scope, device, threads, check_numerics, communicator, place,
@@ -73,7 +70,7 @@ class Session:
         self.on_growth: Callable[[Hashable, int], None] | None = None
         self._at: Position | None = None
         self.runs = 0
-        self.settings = device.settings(threads)
+        self.settings = device.settings(threads, [self.stream_set])
         self._before = device.before_runs([step.op for step in plan.steps])
         # A startup program (no feeds, writes state) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
@@ -157,7 +158,7 @@ class Replicas:
         ]
         scopes = [session.scope for session in entry.sessions]
         timeout = float(flags.flag("FLAGS_step_timeout_s"))
-        with entry.sessions[0].settings():
+        with self._settings(entry):
             if self.outer is None or not self.group.across:
                 # An exchange with some of the processes has the same time-out, and its error names the ranks.
                 later = 0.0 if self.outer is None else LATER
@@ -175,6 +176,11 @@ class Replicas:
                 if self.between is not None:
                     self.between.abort(error)
                 raise
+
+    def _settings(self, entry: Bound) -> contextlib.AbstractContextManager[None]:
+        """Returns the block in which all sessions run."""
+        first, sets = entry.sessions[0], [session.stream_set for session in entry.sessions]
+        return first.device.settings(first.setting.threads, sets)()
 
     def _bind(self, entry: Bound, scope: Scope) -> None:
         """Updates the replicas' copies of variables, and binds the sessions whose storage changed."""

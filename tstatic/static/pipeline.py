@@ -59,6 +59,7 @@ def plan_options(strategy: BuildStrategy) -> PlanOptions:
         inplace=strategy.enable_inplace and not flags.flag("FLAGS_check_nan_inf"),
         sequential=strategy.enable_sequential_execution or strategy.sequential_run or strategy.fix_op_run_order,
         events=not strategy.remove_unnecessary_lock,
+        graphs="off" if strategy.chosen("allow_cuda_graph_capture") is False else flags.graph_mode(),
     )
 
 

@@ -12,6 +12,7 @@ from tstatic.static.strategy_property import (
     TEXT_LIST,
     TEXT_SET,
     Effect,
+    OpenSwitch,
     Outcome,
     Property,
     Strategy,
@@ -35,7 +36,6 @@ IN_ORDER = active(
 )
 ON_PLACES = active("it acts when with_data_parallel runs the program on several places.")
 TRAINERS = "it must agree with what the launcher's environment says; {} leaves it to the environment."
-CAPTURED_LATER = later("no run is captured yet, on any device.")
 BLOCKS = active(
     "sums go within each process, then over blocks of hierarchical_allreduce_inter_nranks processes (0: those of one machine), "
     "then over the blocks."
@@ -204,8 +204,12 @@ class BuildStrategy(Strategy):
     fix_op_run_order = Property(
         BOOL, False, "2.2", "order", "Gives the ops the same order in every run and every process.", IN_ORDER,
     )
-    allow_cuda_graph_capture = Property(
-        BOOL, False, "2.3", "GPU", "Lets the program be captured as a CUDA graph and replayed.", CAPTURED_LATER,
+    allow_cuda_graph_capture = OpenSwitch(
+        BOOL, False, "2.3", "GPU", "Lets the program be captured as a CUDA graph and replayed.",
+        active(
+            "unless it is set, FLAGS_cuda_graph decides. False: never. True: a warning names what keeps the program from being one "
+            "graph. Only GPUs have graphs."
+        ),
     )
     fuse_gemm_epilogue = fusion(
         "2.3", "Fuses a matrix product with its bias and activation, forward and backward.",

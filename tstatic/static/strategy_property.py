@@ -163,6 +163,11 @@ class Property(Generic[T]):
     def reason(self) -> str:
         return self.outcome.reason
 
+    @property
+    def initial(self) -> Any:
+        """What a new strategy holds."""
+        return self.kind.read(self.default)
+
     def __set_name__(self, owner: type, name: str) -> None:
         assert self.kind.read(self.default) == self.default, f"{name}: the default is not a value of its kind"
         lines = [self.doc, "", f"Type: {self.kind.expected}. Default: {self.default!r}. Since Paddle {self.since}."]
@@ -218,6 +223,20 @@ class Property(Generic[T]):
         )
 
 
+class OpenSwitch(Property[bool]):
+    """A switch that reads as its default until it is set, and leaves the choice open so long: :meth:`Strategy.chosen` tells."""
+
+    @property
+    def initial(self) -> Any:
+        return None
+
+    def __get__(self, strategy: Strategy | None, owner: type) -> Any:
+        if strategy is None:
+            return self
+        value = strategy._values[self.name]
+        return self.default if value is None else value
+
+
 class Strategy:
     """Base class of the strategies: attributes are checked when they are set, and only the listed ones exist."""
 
@@ -231,7 +250,7 @@ class Strategy:
         cls._table = cls._table | {name: item for name, item in vars(cls).items() if isinstance(item, Property)}
 
     def __init__(self) -> None:
-        object.__setattr__(self, "_values", {name: item.read(item.default) for name, item in self._table.items()})
+        object.__setattr__(self, "_values", {name: item.initial for name, item in self._table.items()})
         object.__setattr__(self, "_finalized", False)
         object.__setattr__(self, "_key", None)
 
@@ -242,7 +261,11 @@ class Strategy:
 
     def changed(self) -> dict[str, Any]:
         """Returns the properties whose value is not the default, by name."""
-        return {name: self._values[name] for name, item in self._table.items() if self._values[name] != item.default}
+        return {name: self._values[name] for name, item in self._table.items() if self._values[name] != item.initial}
+
+    def chosen(self, name: str) -> Any:
+        """Returns the value of a property; ``None`` for an open switch that was not set."""
+        return self._values[name]
 
     def key(self) -> tuple[Hashable, ...]:
         """Returns all values in table order, hashable; two strategies have the same key if and only if they are equal.
@@ -273,7 +296,8 @@ class Strategy:
 
     def _copied(self) -> dict[str, Any]:
         """Returns all values, checked once more and copied where they are mutable."""
-        return {name: item.read(self._values[name]) for name, item in self._table.items()}
+        # None leaves a choice open, whatever else a property takes.
+        return {n: None if (v := self._values[n]) is None else item.read(v) for n, item in self._table.items()}
 
     def __setattr__(self, name: str, value: object) -> None:
         item = self._table.get(name)
@@ -317,7 +341,8 @@ class Strategy:
     def __setstate__(self, state: dict[str, Any]) -> None:
         Strategy.__init__(self)
         for name, value in state["values"].items():
-            setattr(self, name, value)
+            if value is not None:
+                setattr(self, name, value)
         object.__setattr__(self, "_finalized", bool(state["finalized"]))
 
     def __repr__(self) -> str:
@@ -328,7 +353,7 @@ class Strategy:
         width = max(map(len, self._table), default=0)
         lines = [f"{type(self).__name__}{' (finalized)' if self._finalized else ''}: {len(changed)} changed, marked *"]
         for name, item in self._table.items():
-            line = f"{'*' if name in changed else ' '} {name:<{width}} = {_show(self._values[name])}"
+            line = f"{'*' if name in changed else ' '} {name:<{width}} = {_show(getattr(self, name))}"
             lines.append(f"{line}  (default {_show(item.default)})" if name in changed else line)
         return "\n".join(lines)
 

@@ -1,0 +1,173 @@
+"""Steps that nothing interrupts are captured in the second run and launched from then on, with the bits of the calls."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.helpers.gpu import StandIn
+from tstatic import devices, nn, static
+from tstatic.devices.fake import FakeDevice
+from tstatic.devices.graphs import LateGraph
+from tstatic.devices.queued import QueuedDevice
+from tstatic.errors import DeviceError
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TSTATIC_CPU_BACKEND", "numpy") != "numpy",
+    reason="puts a device of its own in the place of the CPU's",
+)
+
+Build = Callable[[], tuple[list[Any], dict[str, Any]]]
+DEVICES: dict[str, Callable[[], QueuedDevice]] = {"gpu": StandIn, "fake": FakeDevice}
+
+
+@contextlib.contextmanager
+def standing_in(name: str) -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        made = DEVICES[name]()
+        patch.setitem(devices.DEVICES, made.name, made)
+        with devices.use(made.name):
+            yield made
+
+
+# ---------------------------------------------------------------------------------------------------------------- programs
+def dense() -> tuple[list[Any], dict[str, Any]]:
+    x = static.data("x", [None, 6])
+    h = static.nn.fc(static.nn.fc(x, 8, activation="relu"), 3)
+    loss = paddle.mean(paddle.square(h))
+    paddle.optimizer.AdamW(0.05, grad_clip=nn.ClipGradByGlobalNorm(1.0)).minimize(loss)
+    return [loss, h], {"x": np.random.default_rng(0).random((4, 6), "float32")}
+
+
+def images() -> tuple[list[Any], dict[str, Any]]:
+    x, y = static.data("x", [None, 2, 6, 6]), static.data("y", [None, 1], "int64")
+    h = static.nn.batch_norm(static.nn.conv2d(x, 3, 3, bias_attr=False), act="relu")
+    loss = paddle.mean(nn.functional.cross_entropy(static.nn.fc(h, 4), y))
+    paddle.optimizer.Momentum(0.05, 0.9).minimize(loss)
+    draw = np.random.default_rng(0)
+    return [loss], {"x": draw.random((5, 2, 6, 6), "float32"), "y": draw.integers(0, 4, (5, 1))}
+
+
+def words() -> tuple[list[Any], dict[str, Any]]:
+    """Positions that are checked on the device, and an update that asks the words of the checks."""
+    ids = static.data("ids", [None, 3], "int64")
+    h = nn.functional.layer_norm(static.nn.embedding(ids, [9, 4]), [4])
+    loss = paddle.mean(paddle.tanh(h))
+    paddle.optimizer.Adam(0.05).minimize(loss)
+    return [loss], {"ids": np.array([[1, 2, 8], [0, 3, 3]])}
+
+
+def interrupted() -> tuple[list[Any], dict[str, Any]]:
+    """Steps that only the host runs, between others: a size that values decide, and a function of Python."""
+    x = static.data("x", [4, 3])
+    h = paddle.tanh(x * 2.0) + 1.0
+    kept = paddle.nonzero(h > 1.0)
+    out = static.default_main_program().current_block().create_var(name="doubled", dtype="float32", shape=[4, 3])
+    doubled = static.py_func(lambda a: np.array(a) * 2, paddle.exp(h), out)
+    return [paddle.sqrt(doubled), kept], {"x": np.random.default_rng(0).random((4, 3), "float32") - 0.5}
+
+
+PROGRAMS: list[Build] = [dense, images, words, interrupted]
+
+
+def trained(build: Build, mode: str, steps: int = 5, allow: bool | None = None) -> list[Any]:
+    """Returns what each step fetches, and the state behind the last one."""
+    paddle.seed(5)
+    paddle.set_flags({"FLAGS_cuda_graph": mode})
+    with static.program_guard(static.Program(), static.Program()), paddle.utils.unique_name.guard():
+        fetches, feed = build()
+        main, scope = static.default_main_program(), static.Scope()
+        strategy = static.BuildStrategy()
+        if allow is not None:
+            strategy.allow_cuda_graph_capture = allow
+        with static.scope_guard(scope):
+            exe = static.Executor(paddle.CPUPlace())
+            exe.run(static.default_startup_program())
+            compiled = static.CompiledProgram(main, strategy)
+            found = [exe.run(compiled, feed=feed, fetch_list=fetches) for _ in range(steps)]
+            names = sorted(v.name for v in main.list_vars() if v.persistable)
+            found.append([np.array(scope.find_var(name).get_tensor()) for name in names])
+    return [np.asarray(value) for row in found for value in row]
+
+
+def same(a: list[Any], b: list[Any]) -> bool:
+    return len(a) == len(b) and all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------------------------- tests
+@pytest.mark.parametrize("build", PROGRAMS, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("name", DEVICES)
+def test_launched_graphs_leave_the_bits_of_the_calls(name: str, build: Build) -> None:
+    with standing_in(name):
+        plain = trained(build, "off")
+        for mode in ("auto", "check"):
+            assert same(trained(build, mode), plain), mode
+
+
+@pytest.mark.parametrize(("build", "count"), [(dense, 2), (images, 2), (words, 2), (interrupted, 2)])
+def test_a_plan_is_captured_once(build: Build, count: int) -> None:
+    with standing_in("gpu") as gpu:
+        trained(build, "auto", steps=6)
+        graphs = gpu.cuda.graphs
+        assert [one.launches for one in graphs] == [5] * count, "the first run makes the calls"
+        assert all(one.work for one in graphs)
+        assert len({id(pool) for pool in gpu.cuda.pools}) == 1, "the graphs of a thread share their memory"
+
+
+@pytest.mark.parametrize(
+    ("mode", "allow", "graphs"), [("off", None, 0), ("off", True, 0), ("auto", False, 0), ("auto", None, 2)]
+)
+def test_the_flag_and_the_strategy_decide(mode: str, allow: bool | None, graphs: int) -> None:
+    with standing_in("gpu") as gpu:
+        trained(dense, mode, allow=allow)
+        assert len(gpu.cuda.graphs) == graphs
+
+
+@pytest.mark.parametrize("build", [dense, interrupted], ids=lambda build: build.__name__)
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_capture_that_fails_at_any_call_changes_nothing(
+    name: str, build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The calls do the work then, of this run and of all others, and the message names the operator."""
+    with standing_in(name):
+        plain = trained(build, "off")
+    number, broken = 0, 1
+    while broken:
+        broken = 0
+        with standing_in(name) as device, monkeypatch.context() as patch:
+            patch.setattr(type(device), "must_capture", False)
+            put, put_in = device._put, [0]
+
+            def failing(*args: Any, **kwargs: Any) -> Any:
+                nonlocal broken
+                if device._capture if name == "fake" else device.cuda.capturing:
+                    put_in[0] += 1  # noqa: B023
+                    if put_in[0] == number + 1:  # noqa: B023
+                        broken += 1
+                        raise ArithmeticError("planted")
+                return put(*args, **kwargs)  # noqa: B023
+
+            patch.setattr(device, "_put", failing)
+            assert same(trained(build, "auto"), plain), number
+        number += 1
+    assert number > 5
+
+
+def test_an_error_within_a_captured_graph_has_its_operator() -> None:
+    with standing_in("fake"), pytest.MonkeyPatch.context() as patch:
+        capture = LateGraph._capture
+
+        def broken(self: LateGraph) -> None:
+            patch.setattr(LateGraph, "_join", lambda self: None)
+            capture(self)
+
+        patch.setattr(LateGraph, "_capture", broken)
+        with pytest.raises(DeviceError, match="a stream was left open while a graph is captured"):
+            trained(dense, "auto")
