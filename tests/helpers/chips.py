@@ -7,18 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cpu.test_cuda_device import Library
+from tests.helpers.gpu import StandIn
 from tstatic import devices
 from tstatic.devices import interpret
-from tstatic.devices.cuda import CudaDevice
 from tstatic.target import H200, Target
 
 
-class Chip(CudaDevice):
+class Chip(StandIn):
     """The class of GPUs on tensors of the CPU; what a GPU would compile, Triton interprets."""
 
     def __init__(self, target: Target) -> None:
-        super().__init__(place="cpu", cuda=Library())
+        super().__init__()
         self.generated = True
         self.target = target
 

@@ -24,6 +24,8 @@ REAL = places.device_count() > 0
 class Queue:
     """A stream: it remembers what it was told to wait for."""
 
+    cuda_stream = 99
+
     def __init__(self, index: int = 0) -> None:
         self.waits: list[Any] = []
 
@@ -91,9 +93,10 @@ class Library:
         capturing: The graph that is captured.
         graphs: All that were.
         pools: The memory of each.
+        made: All streams but the caller's.
     """
 
-    Stream, Event = Queue, Mark
+    Event = Mark
 
     def __init__(self) -> None:
         self.current = Queue()
@@ -101,6 +104,11 @@ class Library:
         self.capturing: Recorded | None = None
         self.graphs: list[Recorded] = []
         self.pools: list[Any] = []
+        self.made: list[Queue] = []
+
+    def Stream(self, index: int) -> Queue:
+        self.made.append(Queue())
+        return self.made[-1]
 
     def CUDAGraph(self) -> Recorded:
         return Recorded(self)

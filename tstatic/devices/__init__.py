@@ -13,7 +13,7 @@
 * ``fake_torch`` the same with torch's operators
 * ``clock``, ``late_work`` what work takes on the virtual clock of ``fake``, and the order in which it runs there
 * ``null``  runs nothing, to measure overhead
-* ``cuda``  NVIDIA GPUs: torch's device with streams, events, pinned memory, and generated kernels
+* ``cuda``, ``kernel_launch``  NVIDIA GPUs: torch's device with streams, events, pinned memory and graphs; a launch by handle
 * ``torch_device``, ``torch_forms``  any device of torch: ops as their torch forms, whose results' memory may become the values'
 * ``torch_kernels``  the kernels of a GPU as torch's profiler saw them, while ours records
 * ``torch_settings`` torch's own settings while a plan runs; afterwards they are the user's again

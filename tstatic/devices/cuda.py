@@ -8,7 +8,6 @@ later waits for the run.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import functools
 import os
 import threading
@@ -22,6 +21,7 @@ from tstatic import target
 from tstatic.devices.base import Array, ArraysByName, Event, KernelLaunch, Memory, QueuedWorkError, RunByName, StreamSet
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
+from tstatic.devices.kernel_launch import KernelLaunching
 from tstatic.devices.queued import QueuedDevice
 from tstatic.devices.region_log import RegionLog
 from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
@@ -385,21 +385,11 @@ class CudaDevice(QueuedDevice, TorchDevice):
                 if isinstance(a, str) and a not in flat:
                     flat[a] = arrays[a].tensor.view(-1)
                 values.append(flat[a] if isinstance(a, str) else a)
-            kernel = getattr(module, function)[tuple(grid)]
-            ready = functools.partial(kernel, *values, **constants, **options)
-            calls.append((self._put, (stream, functools.partial(self._launch, ready))))
+            assert isinstance(stream, CudaStream)
+            named = {**constants, **options}
+            launching = KernelLaunching(getattr(module, function), grid, values, named, stream.queue, self._scratch)
+            calls.append((self._put, (stream, launching)))
         return calls
-
-    def _launch(self, kernel: Callable[[], Any]) -> None:
-        """Launches a kernel, which may ask for memory: for descriptors that it makes."""
-        # Triton's setting is one of the context, so the user's own, and that of other threads, stays as it is.
-        contextvars.copy_context().run(self._launch_with_scratch, kernel)
-
-    def _launch_with_scratch(self, kernel: Callable[[], Any]) -> None:
-        import triton  # heavy, and optional
-
-        triton.set_allocator(self._scratch)
-        kernel()
 
     def _scratch(self, nbytes: int, alignment: int, stream: int | None) -> Any:
         # torch gives it to later work of the same stream only, so it lasts as long as the kernel runs.
