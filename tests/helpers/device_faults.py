@@ -111,7 +111,8 @@ def freed_memory(patch: pytest.MonkeyPatch) -> None:
 
     def execute(self: session.Session, bound: binding.Binding, region: str) -> None:
         right(self, bound, region)
-        if region == "main":
+        if region in ("main", "whole"):
+            self.device.synchronize(self.streams)
             self.device.free(bound.arena)
 
     patch.setattr(Session, "_execute", execute)

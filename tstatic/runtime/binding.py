@@ -85,10 +85,11 @@ class Binding:
         blocks: The foreign blocks of the plan.
         sections: The steps whose sizes a run finds.
         checks: The checks of positions on a device whose work runs late; ``None`` elsewhere.
-        undecided: Whether the update is queued before the host knows of bad positions.
+        undecided: Whether the update is queued before the host knows whether the main region succeeded.
         keys, runners: What each run tells seed and number: of steps that draw, and of bodies of control flow.
         numbers: Where kernels find them; ``None`` if none draws.
         schedules: ``main``, and ``update``, which writes state -> its calls.
+        whole: The calls of both, if the update is queued before the host knows of bad positions.
         recorded: Those calls with marks, for a profiler.
         feeds: Name and array of each feed; ``open_feeds``: names of those whose first size each run decides.
         staged: Sends feeds to a device whose work runs late; ``None`` elsewhere.
@@ -129,6 +130,8 @@ class Binding:
         self.schedules = {"main": Schedule(), "update": Schedule()}
         for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
             self.schedules[region] = self._schedule(region, list(group))
+        # Where the host does not wait between the regions, nothing keeps them from being one graph.
+        self.whole = self._whole(works) if self.undecided and works else None
         self.recorded = RecordedCalls(plan, device, setting.threads, setting.streams, setting.place, self.arrays)
         self.feeds = [(name, self.arrays[name]) for name in plan.program.feeds if name in self.arrays]
         self.open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
@@ -170,8 +173,7 @@ class Binding:
         if step.region == "main" and checks is not None:
             ins, before = checks.bind_op(step.op, ins, stream)
         scratch = self._scratch.of(step)
-        if step.region == "update" and self.undecided:
-            assert checks is not None
+        if step.region == "update" and self.undecided and checks is not None and checks.bad is not None:
             return device.bind_unless(checks.bad, step.op, ins, outs, stream, scratch), before
         return device.bind(step.op, ins, outs, self._reserved(step.op), stream, scratch), before
 
@@ -256,6 +258,24 @@ class Binding:
         )
         return setting.device.schedule(steps, region)
 
+    def _whole(self, works: Sequence[Bound]) -> Schedule:
+        """Returns the calls of both regions, between which the host does not wait."""
+        setting = self._setting
+        assert self.checks is not None
+        main, update = (
+            [self._ready(one, False, True) for one in works if one[0].region == region] for region in ("main", "update")
+        )
+        # All that the update writes waits for the main region, and for its checks.
+        told = ReadyStep(
+            None, setting.streams[0], before=self.checks.finish(setting.streams[0]), reads=None, writes=None
+        )
+        steps = [self._feeds_are_there(), *main, told, *update]
+        region = Region(
+            setting.threads, self.workspaces, setting.streams, self.arrays, setting.plan.options.no_chaining,
+            graphs=setting.plan.options.graphs,
+        )  # fmt: skip
+        return setting.device.schedule(steps, region)
+
     def _ready(self, bound: Bound, searched: bool, late: bool) -> ReadyStep:
         setting = self._setting
         step, work, stream, (before, reads, writes) = bound
@@ -271,14 +291,18 @@ class Binding:
         setting, first = self._setting, self._setting.streams[0]
         found = []
         if not any(one.calls for one in self.schedules.values()):
-            # The copies of feeds and of what random numbers depend on: their readers wait for it.
-            read = (*setting.plan.program.feeds, RNG)
-            spans = [setting.device.span(self.arrays[v]) for v in read if v in self.arrays]
-            found.append(ReadyStep(None, first, writes=spans))
+            found.append(self._feeds_are_there())
         if name == "update" and self.undecided:
             # The host does not wait in between: all that the update writes waits for the end of the main region.
             found.append(ReadyStep(None, first, reads=None, writes=None))
         return found
+
+    def _feeds_are_there(self) -> ReadyStep:
+        """Returns the point at which feeds, and what random numbers depend on, have been copied: their readers wait for it."""
+        setting = self._setting
+        read = (*setting.plan.program.feeds, RNG)
+        spans = [setting.device.span(self.arrays[v]) for v in read if v in self.arrays]
+        return ReadyStep(None, setting.streams[0], writes=spans)
 
     def free(self) -> None:
         """Frees memory of its own; nothing refers to the arena afterwards.
@@ -290,4 +314,4 @@ class Binding:
         if self.checks is not None:
             self.checks.free()
         self.arrays.clear()
-        self.schedules = {"main": Schedule(), "update": Schedule()}
+        self.schedules, self.whole = {"main": Schedule(), "update": Schedule()}, None

@@ -205,12 +205,11 @@ def late_checks(plan: Plan, device: Device) -> LateChecks | None:
 
 
 def may_ask_words(plan: Plan, checks: LateChecks | None) -> bool:
-    """Returns whether updates may be queued before the host knows of a bad position, and ask the words on the device.
+    """Returns whether updates may be queued before the host knows of a bad position; they ask the words on the device, if any.
 
-    Otherwise the host waits before them: for sizes and errors that only values decide, for updates that draw numbers, and where
-    there is nothing to ask.
+    Otherwise the host waits before them: for sizes and errors that only values decide, and for updates that draw numbers.
     """
-    if checks is None or checks.words is None:
+    if checks is None:
         return False
     for step in plan.steps:
         definition = step.op.definition
@@ -219,7 +218,8 @@ def may_ask_words(plan: Plan, checks: LateChecks | None) -> bool:
         if definition.effects and not definition.indices:
             return False
         generated = plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
-        if step.region == "update" and (definition.random or (generated is not None and not generated.asks)):
+        deaf = checks.words is not None and generated is not None and not generated.asks
+        if step.region == "update" and (definition.random or deaf):
             return False
     return bool(plan.commits) or any(step.region == "update" for step in plan.steps)
 

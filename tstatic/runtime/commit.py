@@ -62,7 +62,7 @@ class Commit:
             target = scope.array(var) if fresh is None else fresh
             assert target is not None
             # New storage needs no question: it is published only if no check failed.
-            if asked is not None and fresh is None:
+            if asked is not None and asked.bad is not None and fresh is None:
                 device.copy_unless(asked.bad, target, source, stream)
             else:
                 device.copy(target, source, stream)

@@ -48,9 +48,9 @@ def raise_failure(setting: Setting, bound: Binding, region: str, error: BaseExce
     annotate(error, op)
     early = any(step.op is op for step in setting.plan.steps if step.region == "main")
     # The update was queued behind what failed, so it has not run: no parameter is half written.
-    if region == "update" and bound.undecided and early:
+    if region != "main" and bound.undecided and early:
         raise StoppedBeforeError(error)
-    if region == "update":
+    if region != "main":
         kind, text = setting.device.describe(error)
         raise DeviceError(
             "a step failed while it wrote parameters",

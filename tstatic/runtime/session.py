@@ -187,9 +187,9 @@ class Session:
                 self.device.from_host(bound.numbers, numbers, self.streams[0])
         for runner in bound.runners:
             runner.restart()
-        self._execute(bound, "main")
         if bound.undecided:
-            return self._update_undecided(bound, epoch, count, last)
+            return self._run_undecided(bound, epoch, count, last)
+        self._execute(bound, "main")
         if bound.checks is not None and (bad := bound.checks.error(count)) is not None:
             raise bad
         fetched: list[Any] = []
@@ -227,8 +227,11 @@ class Session:
             np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else read(array))
         return fetched
 
-    def _update_undecided(self, bound: Binding, epoch: int, count: int, last: bool) -> list[np.ndarray[Any, Any]]:
-        """Queues the update behind the main region, and learns with the results whether it changed anything."""
+    def _run_undecided(self, bound: Binding, epoch: int, count: int, last: bool) -> list[np.ndarray[Any, Any]]:
+        """Queues the main region and behind it the update, and learns with the results whether that changed anything."""
+        apart = records.recorder is not None or bound.whole is None
+        if apart:
+            self._execute(bound, "main")
         values = [value for _, value in self.plan.program.fetches] if last else []
         # Before state is written, as all that may fail.
         fetched = [np.empty(bound.arrays[value].shape, bound.arrays[value].dtype) for value in values]
@@ -237,7 +240,7 @@ class Session:
             self.scope.bump_version()
             failed: BaseException | None = None
             try:
-                self._execute(bound, "update")
+                self._execute(bound, "update" if apart else "whole")
                 try:
                     failed = self._commit.write(pending, bound, count)
                 except QueuedWorkError as raised:
@@ -249,7 +252,7 @@ class Session:
         if failed is not None:
             raise failed
         for array, value in zip(fetched, values, strict=True):
-            np.copyto(array, self.device.to_host(bound.arrays[value], self.streams[0]))
+            np.copyto(array, self._to_host(bound.arrays[value]))
         return fetched
 
     def _to_host(self, value: Any) -> Any:
@@ -260,7 +263,7 @@ class Session:
         return self.device.to_host(value, self.streams[0])
 
     def _execute(self, bound: Binding, region: str) -> None:
-        schedule = bound.schedules[region]
+        schedule = bound.whole if region == "whole" and bound.whole is not None else bound.schedules[region]
         if records.recorder is not None:
             schedule = bound.recorded.region(records.recorder, region, schedule)
         running = iter(schedule.calls)
