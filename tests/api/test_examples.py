@@ -69,7 +69,12 @@ def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
     tstatic.set_default_dtype("float32")
 
 
-@pytest.mark.parametrize("path", wanted())
+LATE = pytest.mark.numpy_device("a device that runs late looks where FLAGS_check_rank_gradients is 1", not_on=("fake",))
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=[LATE] * path.endswith("RankNumericsError")) for path in wanted()]
+)
 def test_example_prints_what_it_says(path: str, namespace: dict[str, Any]) -> None:
     assert faults(own_doc(DOCUMENTED[path]), namespace) == []
 

@@ -121,6 +121,28 @@ def test_a_plan_is_captured_once(build: Build, count: int) -> None:
         assert len({id(pool) for pool in gpu.cuda.pools}) == 1, "the graphs of a thread share their memory"
 
 
+@pytest.mark.parametrize("mode", ["off", "auto"])
+@pytest.mark.parametrize("build", [dense, words], ids=lambda build: build.__name__)
+def test_the_host_waits_once_in_a_run(build: Build, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates ask the device whether positions were bad, and what is fetched arrives with the same wait."""
+    waits: list[int] = []
+    with standing_in("gpu") as gpu:
+        right = gpu.synchronize
+        monkeypatch.setattr(gpu, "synchronize", lambda streams=None: (waits.append(1), right(streams))[1])
+        counts = []
+        run = static.Executor.run
+
+        def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+            waits.clear()
+            found = run(self, *args, **kwargs)
+            counts.append(len(waits))
+            return found
+
+        monkeypatch.setattr(static.Executor, "run", counted)
+        trained(build, mode)
+    assert counts[2:] == [1] * 4, "behind the startup program, and the step that moves what it wrote"
+
+
 @pytest.mark.parametrize(
     ("mode", "allow", "graphs"), [("off", None, 0), ("off", True, 0), ("auto", False, 0), ("auto", None, 1)]
 )
@@ -171,3 +193,27 @@ def test_an_error_within_a_captured_graph_has_its_operator() -> None:
         patch.setattr(LateGraph, "_capture", broken)
         with pytest.raises(DeviceError, match="a stream was left open while a graph is captured"):
             trained(dense, "auto")
+
+
+def test_explain_lists_the_graphs_and_what_ends_each(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", logger="tstatic.executor")
+    with standing_in("gpu"):
+        fetches, _ = interrupted()
+        strategy = static.BuildStrategy()
+        strategy.allow_cuda_graph_capture = True
+        compiled = static.CompiledProgram(static.default_main_program(), strategy)
+        told = compiled.explain(fetches)
+        first, _, last = told.graphs
+        assert first.then is not None
+        assert str(first).endswith(f"operators, then `{first.then.op.type}`: {first.then.reason}")
+        assert [op.type for op in last.ops] == ["sqrt"]
+        assert last.then is None
+        assert {one.op.type for one in told.outside_graphs} == {"where_index", "py_func"}
+        assert "Graphs\n" in told.to_text(verbose=True)
+        assert told.to_dict()["graphs"][0]["then"] == str(first)
+        static.Executor(paddle.CPUPlace()).run(compiled, feed={"x": np.ones((4, 3), "float32")}, fetch_list=fetches)
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert "2 operators of the program are launched outside of graphs" in said
+    assert "`py_func`" in said
+    assert "`where_index`: its size depends on values" in said
+    assert static.CompiledProgram(static.default_main_program()).explain(fetches).graphs == ()

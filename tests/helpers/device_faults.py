@@ -18,7 +18,7 @@ from tstatic.devices.graphs import LateGraph
 from tstatic.devices.step import ReadyStep
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan import memory, plan
-from tstatic.runtime import binding, feed, scratch, session
+from tstatic.runtime import binding, feed, fetch, scratch, session
 
 Session = session.Session
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -55,6 +55,7 @@ def unordered_scratch(patch: pytest.MonkeyPatch) -> None:
 def host_read(patch: pytest.MonkeyPatch) -> None:
     """The host reads a fetched value where it lies."""
     patch.setattr(Session, "_to_host", lambda self, value: np.array(value))
+    patch.setattr(fetch.StagedFetches, "send", lambda self, stream: [np.array(one) for one in self._arrays])
 
 
 def read_before_copy(patch: pytest.MonkeyPatch) -> None:

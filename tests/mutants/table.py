@@ -529,13 +529,13 @@ DEVICES = (
         "wait or random",
     ),
     Mutant(
-        "runtime/binding.py",
-        "Binding._fences",
-        "call",
-        "setting.device.span(self.arrays[v])",
-        "(0, 0)",
-        (C + "test_fake_device.py",),
-        "wait or random",
+        "devices/graphs.py",
+        "LateGraph._fork",
+        "statement",
+        "self._device.wait(self._forked, one)",
+        "pass",
+        (C + "test_graphs.py",),
+        "bits",
     ),
 )
 

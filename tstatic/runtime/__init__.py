@@ -9,7 +9,7 @@
 * ``checks``, ``finite``  of positions and of NaN while a plan runs
 * ``scope``, ``flatten``  where persistable variables live, how they are written, and how they become views of flat buffers
 * ``dlpack``  tensors shared with other libraries
-* ``feed``, ``shards``, ``lod``  what the user feeds, what each replica gets of it, and row offsets of sequences
+* ``feed``, ``fetch``, ``shards``, ``lod``  what the user feeds and fetches, what each replica gets of it, and row offsets
 * ``fetched``  arrays that convert to numbers, for programs of 1.x
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate

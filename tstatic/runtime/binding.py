@@ -24,6 +24,7 @@ from tstatic.progress import tracked
 from tstatic.runtime.arenas import Arenas
 from tstatic.runtime.checks import Before, Bound, before_kernel, late_checks, may_ask_words
 from tstatic.runtime.feed import StagedFeeds, uninitialised
+from tstatic.runtime.fetch import StagedFetches
 from tstatic.runtime.finite import check_finite
 from tstatic.runtime.flatten import flatten, move_values
 from tstatic.runtime.generated import add_shared, bind_view, generated_work
@@ -93,6 +94,7 @@ class Binding:
         recorded: Those calls with marks, for a profiler.
         feeds: Name and array of each feed; ``open_feeds``: names of those whose first size each run decides.
         staged: Sends feeds to a device whose work runs late; ``None`` elsewhere.
+        fetched: Brings fetched values with the one wait of a run, if the update is queued before the host knows of anything.
         own_bytes: Bytes of arrays that only steps have.
         layout: The scope's layout that it was bound to.
 
@@ -137,6 +139,7 @@ class Binding:
         self.open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
         self.numbers = self.arrays.get(RNG)
         self.staged = StagedFeeds(device, self.feeds) if device.deferred else None
+        self.fetched = self._fetched()
         # Last: binding itself moves values, which must not make the plan stale.
         self.layout = scope.layout
 
@@ -288,7 +291,7 @@ class Binding:
 
     def _fences(self, name: str) -> list[ReadyStep]:
         """Returns the points in a region's order that have no work of their own."""
-        setting, first = self._setting, self._setting.streams[0]
+        first = self._setting.streams[0]
         found = []
         if not any(one.calls for one in self.schedules.values()):
             found.append(self._feeds_are_there())
@@ -296,6 +299,12 @@ class Binding:
             # The host does not wait in between: all that the update writes waits for the end of the main region.
             found.append(ReadyStep(None, first, reads=None, writes=None))
         return found
+
+    def _fetched(self) -> StagedFetches | None:
+        if not self.undecided:
+            return None
+        made = StagedFetches(self._setting.device, [self.arrays[v] for _, v in self._setting.plan.program.fetches])
+        return made if made.fits else None
 
     def _feeds_are_there(self) -> ReadyStep:
         """Returns the point at which feeds, and what random numbers depend on, have been copied: their readers wait for it."""
@@ -311,6 +320,8 @@ class Binding:
         """
         if self.staged is not None:
             self.staged.free()
+        if self.fetched is not None:
+            self.fetched.free()
         if self.checks is not None:
             self.checks.free()
         self.arrays.clear()

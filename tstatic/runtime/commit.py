@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tstatic.devices import Array
 from tstatic.errors import IndexRangeError
 from tstatic.runtime.binding import Binding, Setting
+from tstatic.runtime.fetch import StagedFetches
 
 Pending = list[tuple[str, Array, Array | None]]
 """Variable, value, and new storage if the old one does not fit."""
@@ -40,13 +41,16 @@ class Commit:
             done.append((var, source, None if fits else self._setting.device.empty(source.shape, source.dtype)))
         return done
 
-    def write(self, pending: Pending, binding: Binding, runs: int = 0) -> IndexRangeError | None:
+    def write(
+        self, pending: Pending, binding: Binding, runs: int = 0, fetched: StagedFetches | None = None
+    ) -> IndexRangeError | None:
         """Copies values to their variables, after the updates; new storage is published once the device has written it.
 
         Args:
             pending: What :meth:`pending` said.
             binding: What the plan is bound to.
             runs: How many runs came before, where the update was queued before the host knew of its checks.
+            fetched: What is fetched behind the updates: it arrives with the same wait.
 
         Returns:
             The error that a check found; then no variable was changed.
@@ -66,6 +70,8 @@ class Commit:
                 device.copy_unless(asked.bad, target, source, stream)
             else:
                 device.copy(target, source, stream)
+        if fetched is not None:
+            fetched.send(stream)
         if device.deferred:
             for function, args in setting.waiting():
                 function(*args)

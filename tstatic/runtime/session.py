@@ -242,7 +242,7 @@ class Session:
             try:
                 self._execute(bound, "update" if apart else "whole")
                 try:
-                    failed = self._commit.write(pending, bound, count)
+                    failed = self._commit.write(pending, bound, count, bound.fetched if last else None)
                 except QueuedWorkError as raised:
                     raise_failure(self.setting, bound, "update", raised, self.plan.steps[-1].op)
             except StoppedBeforeError as stopped:
@@ -251,8 +251,11 @@ class Session:
                 self.scope.runs[self.uid] = (epoch, count + 1)
         if failed is not None:
             raise failed
-        for array, value in zip(fetched, values, strict=True):
-            np.copyto(array, self._to_host(bound.arrays[value]))
+        if last and bound.fetched is not None:
+            bound.fetched.take(fetched)
+        else:
+            for array, value in zip(fetched, values, strict=True):
+                np.copyto(array, self._to_host(bound.arrays[value]))
         return fetched
 
     def _to_host(self, value: Any) -> Any:

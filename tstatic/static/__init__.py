@@ -12,6 +12,7 @@
 * ``strategy``, ``strategy_property``  BuildStrategy and ExecutionStrategy, and the record of a property
 * ``explain``, ``inquiry``, ``property_status``, ``savings``, ``strict_cost``  what fusions did to a program, and why not more: the
   records and their text, how they are found, what properties do, the bytes that each saves or would save, what strict numerics cost
+* ``graph_parts``  what of a program a device launches as one, and what keeps it from being one
 * ``explain_html``, ``explain_script``, ``explain_layout``, ``explain_style``  the page that shows it
 * ``why``  why two operators are one kernel or not, and what would join them
 * ``summary``  the operators of a program, its parameters and operations

@@ -19,6 +19,7 @@ from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.runtime.report_files import write_report
 from tstatic.static.amp.rewrite import Converted
+from tstatic.static.graph_parts import GraphPart, OnHost, OutsideGraphs
 from tstatic.static.ledger import CompileRecord, PlansInUse, ledger_lines
 from tstatic.static.property_status import PropertyStatus, plain
 from tstatic.static.savings import Saving, members_as_data
@@ -103,38 +104,6 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class OnHost:
-    """An op that runs on the host between ops that run on the device.
-
-    Attributes:
-        op: The op.
-        reason: What it needs the host for.
-    """
-
-    op: OpInfo
-    reason: str
-
-    def __str__(self) -> str:
-        return f"op {self.op.type} -> {', '.join(self.op.outputs)} runs on the host on this device: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class OutsideGraphs:
-    """An op whose step no graph of the device holds; graphs end before it and begin anew behind it.
-
-    Attributes:
-        op: The op.
-        reason: What keeps it out.
-    """
-
-    op: OpInfo
-    reason: str
-
-    def __str__(self) -> str:
-        return f"op {self.op.type} -> {', '.join(self.op.outputs)} is in no graph of this device: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
 class OffSwitch:
     """A switch that is off: the fusions that it would make by itself, and what they would save."""
 
@@ -157,6 +126,7 @@ class Explanation:
         precision: The ops that mixed precision decided about, with the type that each runs in and why.
         on_host: The ops that run on the host, if the program's other ops run on a device of torch.
         outside_graphs: The ops that no graph holds, on a device whose work runs late.
+        graphs: What such a device launches as one, and the op that ends each.
         strict: What strict numerics refuse and cost; ``None`` under default numerics.
         shared: Kernels that add the partial sums of several fused ops with one launch.
         saved: For each of ``applied``, what it saves; nothing for a fusion whose kernel a later one has.
@@ -201,6 +171,7 @@ class Explanation:
     made_at: str = field(default="", compare=False)
     idle: Mapping[str, str] = field(default_factory=dict)
     outside_graphs: tuple[OutsideGraphs, ...] = ()
+    graphs: tuple[GraphPart, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -282,6 +253,8 @@ class Explanation:
         if self.outside_graphs:
             rows = [{**members_as_data([one.op])[0], "reason": one.reason} for one in self.outside_graphs]
             done["outside_graphs"] = rows
+        if self.graphs:
+            done["graphs"] = [{"operators": len(one.ops), "then": str(one)} for one in self.graphs]
         return done
 
     def to_json(self) -> str:
@@ -529,6 +502,8 @@ def _everything(e: Explanation) -> list[str]:
         lines += ["Mixed precision", *(f"  {one}{_at(one.where, 2)}" for one in e.precision)]
     if e.on_host:
         lines += ["On the host", *(f"  {one}{_at(one.op.where, 2)}" for one in e.on_host)]
+    if len(e.graphs) > 1 or e.outside_graphs:
+        lines += ["Graphs", *(f"  {one}" for one in e.graphs)]
     if e.outside_graphs:
         lines += ["Outside of graphs", *(f"  {one}{_at(one.op.where, 2)}" for one in e.outside_graphs)]
     if e.applied or e.refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, partial
@@ -12,7 +12,7 @@ from tstatic import flags
 from tstatic.devices import cpu_device
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.engine import Applied, Log, OpInfo, Rejection, kernels_of
+from tstatic.fusion.engine import Applied, Log, Rejection, kernels_of
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.nearest import why_idle
 from tstatic.fusion.reasons import explain_code
@@ -32,9 +32,8 @@ from tstatic.static.explain import (
     MemoryTraffic,
     Note,
     OffSwitch,
-    OnHost,
-    OutsideGraphs,
 )
+from tstatic.static.graph_parts import graph_parts, on_host, outside_graphs
 from tstatic.static.property_status import PropertyStatus, properties
 from tstatic.static.savings import Operators, Savings, bytes_of, named_members
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
@@ -261,7 +260,7 @@ def build_explanation(
         "generated" if made.first.device.generated else "reference",
         made.report,
         made.program.mixed_precision,
-        _on_host(fused),
+        on_host(fused, cpu_device()),
         _strict_cost(made.first, build) if made.first.numerics == "strict" else None,
         _shared(made, fused, after_metas, kernels),
         tuple(saved.of(a) for a in applied),
@@ -275,7 +274,8 @@ def build_explanation(
         page,
         made_at=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         idle=idle,
-        outside_graphs=_outside_graphs(fused),
+        outside_graphs=outside_graphs(fused, after_metas, cpu_device()),
+        graphs=graph_parts(fused, after_metas, cpu_device()),
     )
 
 
@@ -306,24 +306,6 @@ def _shared(made: Compilation, fused: FrozenProgram, metas: Mapping[str, Meta], 
     found = pipeline.planned_kernels(fused, metas, kernels, target)[2]
     own = {id(kernel) for kernel in kernels.values()}
     return tuple(one.kernel for one in found.values() if id(one.kernel) not in own)
-
-
-def _on_host(frozen: FrozenProgram) -> tuple[OnHost, ...]:
-    """Returns the ops that leave the device."""
-    return tuple(OnHost(op, why) for op, why in _told(frozen, cpu_device().host_reason))
-
-
-def _outside_graphs(frozen: FrozenProgram) -> tuple[OutsideGraphs, ...]:
-    """Returns the ops whose steps no graph of the device holds."""
-    return tuple(OutsideGraphs(op, why) for op, why in _told(frozen, cpu_device().splits))
-
-
-def _told(frozen: FrozenProgram, reason: Callable[[FrozenOp], str]) -> Iterator[tuple[OpInfo, str]]:
-    """Yields the ops of which the device says something, and what it says."""
-    names = frozen.names
-    for op in frozen.ops:
-        if why := reason(op):
-            yield OpInfo(op.type, tuple(names.get(v, v) for v in op.writes()), op.where), why
 
 
 def _bytes(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[str, int]:

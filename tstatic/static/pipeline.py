@@ -8,6 +8,7 @@ from logging import DEBUG
 from tstatic import flags
 from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.devices import Device
+from tstatic.display import counted
 from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.choice import choose
@@ -23,7 +24,7 @@ from tstatic.fusion.user_kernel import present, with_user_kernels
 from tstatic.ir.frozen import Entry, FrozenProgram, freeze, unfused, verify
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
-from tstatic.logs import get_logger
+from tstatic.logs import get_logger, warn_once
 from tstatic.passes.addto import addto
 from tstatic.passes.cse import cse
 from tstatic.passes.dce import dce
@@ -32,6 +33,7 @@ from tstatic.passes.manager import Pass, PassRecord, run_passes
 from tstatic.passes.row_gradients import row_gradients
 from tstatic.passes.wide_halves import wide_halves
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
+from tstatic.static.graph_parts import outside_graphs
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import Target
 from tstatic.where import show
@@ -193,6 +195,20 @@ def planned_kernels(
     return frozen, metas, {outputs: Generated(*one) for outputs, one in found.items()}
 
 
+def _warn_of_splits(frozen: FrozenProgram, metas: Mapping[str, Meta], device: Device) -> None:
+    """Says what keeps a program from being one graph, to whoever asked for it."""
+    found = outside_graphs(frozen, metas, device)
+    if not found:
+        return
+    reasons = {one.op.type: f"`{one.op.type}`: {one.reason}" for one in found}
+    warn_once(
+        ("more than one graph", *reasons),
+        f"allow_cuda_graph_capture: {counted(len(found), 'operator')} of the program are launched outside of graphs: "
+        + "; ".join([*reasons.values()][:6]),
+        topic="steps",
+    )
+
+
 def lower(
     frozen: FrozenProgram,
     metas: Mapping[str, Meta],
@@ -211,6 +227,8 @@ def lower(
         target: The chip that kernels are planned for.
     """
     options = plan_options(strategy)
+    if device is not None and strategy.chosen("allow_cuda_graph_capture"):
+        _warn_of_splits(frozen, metas, device)
     if device is not None and not device.generated:
         streams = device.compute_streams
         return make_plan(unfused(frozen), metas, options, None, device.scratch_bytes, streams, device.block_use)

@@ -1,0 +1,59 @@
+"""Brings fetched values to the host on a device whose work runs late: all of them before the one wait of a run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.devices import Array, Device
+from tstatic.devices.base import Memory
+from tstatic.devices.step import Stream
+from tstatic.ir.types import Meta, dtype_of
+from tstatic.plan.memory import aligned
+
+MOST_PINNED = 64 << 20
+"""Bytes of fetched values that are pinned for a plan at most: the system cannot move such pages, so larger ones are copied as they
+are, at a third of the speed."""
+
+
+class StagedFetches:
+    """Pinned memory for the values that a plan fetches; copies into it are queued like any work.
+
+    Args:
+        device: The device.
+        arrays: The values, in the device's memory.
+
+    Attributes:
+        fits: Whether they are few enough; otherwise nothing is pinned.
+    """
+
+    def __init__(self, device: Device, arrays: Iterable[Array]) -> None:
+        self._device = device
+        self._arrays = list(arrays)
+        self._memory: Memory | None = None
+        self._slots: list[np.ndarray[Any, Any]] = []
+        self.fits = sum(aligned(a.nbytes) for a in self._arrays) <= MOST_PINNED
+        if self.fits and self._arrays:
+            metas = [Meta(a.shape, dtype_of(a.dtype)) for a in self._arrays]
+            offsets = list(itertools.accumulate((aligned(m.nbytes) for m in metas), initial=0))
+            memory = self._memory = device.allocate(offsets.pop(), "pinned", "fetched values")
+            self._slots = [device.view(memory, at, m) for at, m in zip(offsets, metas, strict=True)]
+
+    def send(self, stream: Stream) -> None:
+        """Queues the copies."""
+        for slot, array in zip(self._slots, self._arrays, strict=True):
+            self._device.copy(slot, array, stream)
+
+    def take(self, places: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Copies to the places what arrived; the stream must have been waited for."""
+        for place, slot in zip(places, self._slots, strict=True):
+            np.copyto(place, slot)
+
+    def free(self) -> None:
+        """Frees the pinned memory."""
+        if self._memory is not None:
+            self._device.free(self._memory)
+        self._memory, self._slots = None, []
