@@ -354,7 +354,7 @@ def numerics() -> str:
 
 def graph_mode() -> Literal["auto", "off", "check"]:
     """Returns whether steps are captured as graphs."""
-    mode: Literal["auto", "off", "check"] = flag("FLAGS_cuda_graph")  # type: ignore[assignment]
+    mode: Literal["auto", "off", "check"] = flag("FLAGS_cuda_graph")
     return mode
 
 

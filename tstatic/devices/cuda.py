@@ -439,9 +439,16 @@ class CudaDevice(QueuedDevice, TorchDevice):
 
     def abandon_capture(self, token: Any) -> None:
         made, entered = token
-        with entered, contextlib.suppress(RuntimeError):
-            # CUDA ends an invalid capture with an error, which says no more than the one that broke it.
-            made.capture_end()
+        with entered:
+            try:
+                made.capture_end()
+            except RuntimeError:
+                # CUDA ends an invalid capture with an error, which says no more than the one that broke it; torch goes on giving
+                # memory of the graph's pool then, until it is told.
+                told = getattr(getattr(self.cuda, "memory", None), "_cuda_endAllocateToPool", None)
+                if told is not None:
+                    with contextlib.suppress(RuntimeError):
+                        told(self.index, self._mine.pool)
         made.reset()
         # What the broken capture allocated stays in its pool: the next one begins another.
         self._mine.pool = None

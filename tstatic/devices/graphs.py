@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -200,13 +201,20 @@ def _capturing(device: CapturingDevice, streams: Sequence[Stream]) -> Iterator[l
     An error within the block, an interrupt included, ends the capture and drops it.
     """
     made: list[Any] = []
-    token = device.begin_capture(streams)
+    # The collector may run finalizers of the user's that ask the device for something.
+    collects = gc.isenabled()
+    gc.disable()
     try:
-        yield made
-    except BaseException:
-        device.abandon_capture(token)
-        raise
-    made.append(device.end_capture(token))
+        token = device.begin_capture(streams)
+        try:
+            yield made
+        except BaseException:
+            device.abandon_capture(token)
+            raise
+        made.append(device.end_capture(token))
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _stream_of(call: Call) -> Stream | None:
