@@ -55,7 +55,7 @@ def unordered_scratch(patch: pytest.MonkeyPatch) -> None:
 def host_read(patch: pytest.MonkeyPatch) -> None:
     """The host reads a fetched value where it lies."""
     patch.setattr(Session, "_to_host", lambda self, value: np.array(value))
-    patch.setattr(fetch.StagedFetches, "send", lambda self, stream: [np.array(one) for one in self._arrays])
+    patch.setattr(fetch.StagedFetches, "send", lambda self: [np.array(one) for one in self._arrays])
 
 
 def read_before_copy(patch: pytest.MonkeyPatch) -> None:
@@ -74,14 +74,15 @@ def pinned_overwritten(patch: pytest.MonkeyPatch) -> None:
     """One staging buffer for two feeds: the second is written there before the copy of the first has run."""
     right = feed.StagedFeeds.__init__
 
-    def stage(self: feed.StagedFeeds, device: FakeDevice, feeds: Any) -> None:
-        right(self, device, feeds)
+    def stage(self: feed.StagedFeeds, device: FakeDevice, feeds: Any, stream: Any) -> None:
+        right(self, device, feeds, stream)
         self._staged = [
             device.view(self._memory, 0, Meta(array.shape, dtype_of(array.dtype)))
             if array.nbytes <= self._staged[0].nbytes
             else array
             for array in self._staged
         ]
+        self._copies = [device.copying(slot, one, stream) for (_, slot), one in zip(feeds, self._staged, strict=True)]
 
     patch.setattr(feed.StagedFeeds, "__init__", stage)
 

@@ -292,6 +292,10 @@ class DeviceMemory(DeviceFacts):
         With a stream, the host must not touch pinned memory before the copy is done.
         """
 
+    def copying(self, destination: Array, source: Array, stream: Stream) -> Call:
+        """Returns a call that copies as :meth:`copy` does in a stream, in every run."""
+        return self.copy, (destination, source, stream)
+
     @abc.abstractmethod
     def fill(self, destination: Array, value: complex, stream: Stream | None = None) -> None:
         """Writes a number to all elements."""
@@ -356,8 +360,10 @@ class DeviceQueue(DeviceFacts):
 
     def settings(
         self, threads: int, streams: Sequence[StreamSet] = ()
-    ) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    ) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
         """Returns what makes the block in which a plan runs: it sets libraries of the process, and at its end sets them back.
+
+        It is told whether the run only launches what was captured, so that libraries are not asked for anything.
 
         Args:
             threads: Size of the session's thread pool.

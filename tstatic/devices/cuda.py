@@ -171,6 +171,10 @@ class CudaDevice(QueuedDevice, TorchDevice):
         # it.
         self._put(stream, lambda: to.copy_(of, non_blocking=stream is not None))
 
+    def copying(self, destination: Array, source: Array, stream: Stream) -> Call:
+        to, of = self._tensor(destination), self._tensor(source)
+        return self._put, (stream, functools.partial(to.copy_, of, non_blocking=True))
+
     def fill(self, destination: TorchArray, value: complex, stream: Stream | None = None) -> None:
         self._put(stream, lambda: destination.tensor.fill_(value))
 
@@ -211,7 +215,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
         # the first, and whoever runs twenty of them would wait for sixty streams.
         found = self._mine.sets.get(replica)
         if found is None:
-            made = [self.stream() for _ in range(2 + self.compute_streams)]
+            made: list[Stream] = [self.stream() for _ in range(2 + self.compute_streams)]
             found = self._mine.sets[replica] = StreamSet(made, threading.RLock())
         return found
 
@@ -274,27 +278,9 @@ class CudaDevice(QueuedDevice, TorchDevice):
     # -------------------------------------------------------------------------------------------------------------- work
     def settings(
         self, threads: int, streams: Sequence[StreamSet] = ()
-    ) -> Callable[[], contextlib.AbstractContextManager[None]]:
-        return functools.partial(self._after_the_caller, super().settings(threads), streams)
-
-    @contextlib.contextmanager
-    def _after_the_caller(
-        self, settings: Callable[[], contextlib.AbstractContextManager[None]], sets: Sequence[StreamSet]
-    ) -> Iterator[None]:
-        """Runs a plan behind what the caller's stream has to do, and what the caller does next behind the plan."""
-        with contextlib.ExitStack() as held:
-            for one in sets:
-                # Another thread may run a session of the same set, whose streams must not get into a graph that this one captures.
-                held.enter_context(one.turn)
-            held.enter_context(settings())
-            current = self._current()
-            self._check_not_capturing()
-            queues = list(dict.fromkeys(s.queue for one in sets for s in one.streams if isinstance(s, CudaStream)))
-            for queue in queues:
-                queue.wait_stream(current)
-            yield
-            for queue in queues:
-                current.wait_stream(queue)
+    ) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
+        made = super().settings(threads)
+        return lambda launches: _AfterTheCaller(self, streams, None if launches else made(False))
 
     def _check_not_capturing(self) -> None:
         """Refuses a run inside of a capture of the caller's own.
@@ -454,7 +440,8 @@ class CudaDevice(QueuedDevice, TorchDevice):
         self._mine.pool = None
 
     def launch_graph(self, made: Any, stream: Stream) -> None:
-        with self.inside(stream):
+        assert isinstance(stream, CudaStream)
+        with self.cuda.stream(stream.queue):
             made.replay()
 
     # ------------------------------------------------------------------------------------------------------------ errors
@@ -472,6 +459,50 @@ class CudaDevice(QueuedDevice, TorchDevice):
 
         self._put(stream, count)
         return counts
+
+
+class _AfterTheCaller:
+    """The block of a run: behind what the caller's stream has to do, and what the caller does next behind the run.
+
+    Args:
+        device: The device.
+        sets: The streams of the sessions that run.
+        settings: The block of torch's settings; ``None`` where nothing is asked of torch but to launch a graph.
+    """
+
+    def __init__(
+        self,
+        device: CudaDevice,
+        sets: Sequence[StreamSet],
+        settings: contextlib.AbstractContextManager[None] | None,
+    ) -> None:
+        self._device, self._sets, self._settings = device, sets, settings
+
+    def __enter__(self) -> None:
+        device = self._device
+        device._check_not_capturing()
+        for one in self._sets:
+            # Another thread may run a session of the same set, whose streams must not get into a graph that this one captures.
+            one.turn.__enter__()
+        if self._settings is not None:
+            self._settings.__enter__()
+        current = device._current()
+        for queue in self._queues():
+            queue.wait_stream(current)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            current = self._device._current()
+            for queue in self._queues():
+                current.wait_stream(queue)
+        finally:
+            if self._settings is not None:
+                self._settings.__exit__(kind, error, trace)
+            for one in reversed(self._sets):
+                one.turn.__exit__(kind, error, trace)
+
+    def _queues(self) -> dict[Any, None]:
+        return {one.queue: None for made in self._sets for one in made.streams}  # type: ignore[attr-defined]
 
 
 class _Copies:

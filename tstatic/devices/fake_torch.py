@@ -32,7 +32,7 @@ class FakeTorchDevice(FakeDevice):
 
     def settings(
         self, threads: int, streams: Sequence[StreamSet] = ()
-    ) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    ) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
         return _TORCH.settings(threads)
 
     def derive(self, array: FakeArray, view: Callable[..., HostArray | None]) -> FakeArray | None:

@@ -189,6 +189,10 @@ class QueuedSchedule(Schedule):
                 self.add(joining(device, stream, first), last)
         self.add(region.behind, last)
 
+    @property
+    def is_launch(self) -> bool:
+        return len(self.calls) == len(self.graphs) == 1 and self.graphs[0].captured
+
     def _graph(self, part: Sequence[Queued]) -> Queued:
         """Returns the work of steps that nothing interrupts."""
         device, region = self._device, self._region

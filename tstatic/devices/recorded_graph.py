@@ -21,7 +21,9 @@ def against_rules(what: str, fix: str, op: FrozenOp | None = None) -> DeviceErro
         received=f"work of operator '{op.type}'" if op is not None else "a call of the runtime",
         fix=fix,
     )
-    return error if op is None else error.add_context(op=op.type, where=show(op.where))
+    if op is not None:
+        error.add_context(op=op.type, where=show(op.where))
+    return error
 
 
 class Capture:

@@ -288,6 +288,11 @@ class Schedule:
         raise NotImplementedError
 
     @property
+    def is_launch(self) -> bool:
+        """Whether the calls are the launch of one captured graph."""
+        return False
+
+    @property
     def kept_bytes(self) -> int:
         """About how many bytes the calls keep."""
         return calls_bytes(self.calls)

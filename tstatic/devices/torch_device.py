@@ -340,8 +340,8 @@ class TorchDevice(ImmediateDevice):
     # -------------------------------------------------------------------------------------------------------------- work
     def settings(
         self, threads: int, streams: Sequence[StreamSet] = ()
-    ) -> Callable[[], contextlib.AbstractContextManager[None]]:
-        return partial(self._settings.during, self.torch, threads)
+    ) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
+        return lambda launches: self._settings.during(self.torch, threads)
 
     def bind(
         self,

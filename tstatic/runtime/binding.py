@@ -138,7 +138,7 @@ class Binding:
         self.feeds = [(name, self.arrays[name]) for name in plan.program.feeds if name in self.arrays]
         self.open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
         self.numbers = self.arrays.get(RNG)
-        self.staged = StagedFeeds(device, self.feeds) if device.deferred else None
+        self.staged = StagedFeeds(device, self.feeds, setting.streams[0]) if device.deferred else None
         self.fetched = self._fetched()
         # Last: binding itself moves values, which must not make the plan stale.
         self.layout = scope.layout
@@ -303,7 +303,8 @@ class Binding:
     def _fetched(self) -> StagedFetches | None:
         if not self.undecided:
             return None
-        made = StagedFetches(self._setting.device, [self.arrays[v] for _, v in self._setting.plan.program.fetches])
+        setting, arrays = self._setting, [self.arrays[v] for _, v in self._setting.plan.program.fetches]
+        made = StagedFetches(setting.device, arrays, setting.streams[0])
         return made if made.fits else None
 
     def _feeds_are_there(self) -> ReadyStep:

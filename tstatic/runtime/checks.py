@@ -160,7 +160,7 @@ class LateChecks:
             return []
         found = self._device.any_nonzero(self.words, self.bad, stream)
         # The copy goes to pinned memory, so that it needs no wait of its own: the host reads it when it waits for the results.
-        return [*found, (self._device.copy, (self._seen, self.words, stream))]
+        return [*found, self._device.copying(self._seen, self.words, stream)]
 
     def error(self, runs: int) -> IndexRangeError | None:
         """Returns the error of the first bad word, with the op and the line that built it; the words must be on the host.

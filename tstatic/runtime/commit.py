@@ -71,7 +71,7 @@ class Commit:
             else:
                 device.copy(target, source, stream)
         if fetched is not None:
-            fetched.send(stream)
+            fetched.send()
         if device.deferred:
             for function, args in setting.waiting():
                 function(*args)

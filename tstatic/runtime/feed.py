@@ -338,24 +338,26 @@ class StagedFeeds:
     Args:
         device: The device.
         feeds: Names, and the arrays that the values go to.
+        stream: The stream of the copies.
     """
 
-    def __init__(self, device: Device, feeds: Sequence[tuple[str, Array]]) -> None:
+    def __init__(self, device: Device, feeds: Sequence[tuple[str, Array]], stream: Stream) -> None:
         self._device, self._feeds = device, feeds
         metas = [Meta(slot.shape, dtype_of(slot.dtype)) for _, slot in feeds]
         offsets = list(itertools.accumulate((-(-m.nbytes // ALIGNED) * ALIGNED for m in metas), initial=0))
         self._memory = device.allocate(offsets.pop(), "pinned", "staged feeds")
         self._memory.touch()
         self._staged = [device.view(self._memory, at, m) for at, m in zip(offsets, metas, strict=True)]
+        self._copies = [device.copying(slot, one, stream) for (_, slot), one in zip(feeds, self._staged, strict=True)]
 
-    def send(self, values: Mapping[str, np.ndarray[Any, Any]], stream: Stream) -> None:
+    def send(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Copies values to the device; the pinned memory may be written because all earlier copies are done."""
-        for (name, slot), staged in zip(self._feeds, self._staged, strict=True):
+        for (name, _), staged, (function, args) in zip(self._feeds, self._staged, self._copies, strict=True):
             np.copyto(staged, values[name])
-            self._device.copy(slot, staged, stream)
+            function(*args)
 
     def free(self) -> None:
         """Frees the memory."""
         # The views first: memory must not be freed under them.
-        self._staged = []
+        self._staged, self._copies = [], []
         self._device.free(self._memory)

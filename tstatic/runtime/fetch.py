@@ -11,6 +11,7 @@ import numpy as np
 from tstatic.devices import Array, Device
 from tstatic.devices.base import Memory
 from tstatic.devices.step import Stream
+from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.memory import aligned
 
@@ -25,27 +26,30 @@ class StagedFetches:
     Args:
         device: The device.
         arrays: The values, in the device's memory.
+        stream: The stream of the copies.
 
     Attributes:
         fits: Whether they are few enough; otherwise nothing is pinned.
     """
 
-    def __init__(self, device: Device, arrays: Iterable[Array]) -> None:
+    def __init__(self, device: Device, arrays: Iterable[Array], stream: Stream) -> None:
         self._device = device
         self._arrays = list(arrays)
         self._memory: Memory | None = None
         self._slots: list[np.ndarray[Any, Any]] = []
+        self._copies: list[Call] = []
         self.fits = sum(aligned(a.nbytes) for a in self._arrays) <= MOST_PINNED
         if self.fits and self._arrays:
             metas = [Meta(a.shape, dtype_of(a.dtype)) for a in self._arrays]
             offsets = list(itertools.accumulate((aligned(m.nbytes) for m in metas), initial=0))
             memory = self._memory = device.allocate(offsets.pop(), "pinned", "fetched values")
             self._slots = [device.view(memory, at, m) for at, m in zip(offsets, metas, strict=True)]
+            self._copies = [device.copying(s, a, stream) for s, a in zip(self._slots, self._arrays, strict=True)]
 
-    def send(self, stream: Stream) -> None:
+    def send(self) -> None:
         """Queues the copies."""
-        for slot, array in zip(self._slots, self._arrays, strict=True):
-            self._device.copy(slot, array, stream)
+        for function, args in self._copies:
+            function(*args)
 
     def take(self, places: Sequence[np.ndarray[Any, Any]]) -> None:
         """Copies to the places what arrived; the stream must have been waited for."""
@@ -56,4 +60,4 @@ class StagedFetches:
         """Frees the pinned memory."""
         if self._memory is not None:
             self._device.free(self._memory)
-        self._memory, self._slots = None, []
+        self._memory, self._slots, self._copies = None, [], []

@@ -118,8 +118,13 @@ class Session:
         """Runs the plan ``iterations`` times on one feed, returns copies of fetched values; an error undoes its iteration alone."""
         if self.stale():
             self.bind_plan()
-        with self.settings():
+        with self.settings(iterations == 1 and self._only_launches()):
             return self.replay(feeds, iterations)
+
+    def _only_launches(self) -> bool:
+        """Returns whether a run is the launch of one graph."""
+        whole = None if self.bound is None else self.bound.whole
+        return whole is not None and whole.is_launch and records.recorder is None
 
     @explained
     def replay(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
@@ -146,7 +151,7 @@ class Session:
         with computing(), np.errstate(all="ignore"), bound.blocks.during() if bound.blocks.all else NO_BLOCKS:
             for i in range(iterations):
                 if not sent and bound.staged is not None:
-                    bound.staged.send(feeds, self.streams[0])
+                    bound.staged.send(feeds)
                 elif not sent:
                     for name, slot in bound.feeds:
                         device.from_host(slot, feeds[name])

@@ -180,7 +180,7 @@ class Replicas:
     def _settings(self, entry: Bound) -> contextlib.AbstractContextManager[None]:
         """Returns the block in which all sessions run."""
         first, sets = entry.sessions[0], [session.stream_set for session in entry.sessions]
-        return first.device.settings(first.setting.threads, sets)()
+        return first.device.settings(first.setting.threads, sets)(False)
 
     def _bind(self, entry: Bound, scope: Scope) -> None:
         """Updates the replicas' copies of variables, and binds the sessions whose storage changed."""
