@@ -217,3 +217,63 @@ def test_explain_lists_the_graphs_and_what_ends_each(caplog: pytest.LogCaptureFi
     assert "`py_func`" in said
     assert "`where_index`: its size depends on values" in said
     assert static.CompiledProgram(static.default_main_program()).explain(fetches).graphs == ()
+
+
+def test_under_debugging_a_fault_names_its_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA tells of a fault at some later call; with a wait behind each step there is no later one."""
+    monkeypatch.setenv("TSTATIC_DEBUG", "1")
+    with standing_in("gpu") as gpu:
+        x = static.data("x", [2])
+        made = paddle.exp(paddle.tanh(x))
+        exe = static.Executor(paddle.CPUPlace())
+        feed = {"x": np.ones(2, "float32")}
+        for _ in range(3):
+            exe.run(feed=feed, fetch_list=[made])
+        assert gpu.cuda.graphs == [], "inside of a graph nothing can be waited for"
+        waited: list[int] = []
+
+        def synchronize(self: Any) -> None:
+            waited.append(1)
+            if len(waited) == 2:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        monkeypatch.setattr(type(gpu.cuda.made[0]), "synchronize", synchronize)
+        with pytest.raises(RuntimeError, match="illegal memory access") as raised:
+            exe.run(feed=feed, fetch_list=[made])
+    text = "\n".join(getattr(raised.value, "__notes__", []))
+    assert "operator 'exp'" in text
+    assert "test_graphs.py:" in text
+
+
+def test_a_run_within_the_callers_own_capture_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with standing_in("gpu") as gpu:
+        made = static.data("x", [2]) * 2.0
+        exe, feed = static.Executor(paddle.CPUPlace()), {"x": np.ones(2, "float32")}
+        with monkeypatch.context() as patch:
+            patch.setattr(gpu.cuda, "is_current_stream_capturing", lambda: True)
+            with pytest.raises(DeviceError, match="cannot be part of a CUDA graph that the caller captures"):
+                exe.run(feed=feed, fetch_list=[made])
+        assert exe.run(feed=feed, fetch_list=[made])[0].tolist() == [2.0, 2.0]
+
+
+def test_one_capture_serves_a_plan_whatever_runs_in_between() -> None:
+    """Alternating training and evaluation, of two batch sizes, with values that are set and a startup program run again."""
+    with standing_in("gpu") as gpu, static.program_guard(static.Program(), static.Program()):
+        (loss, _), feed = dense()
+        main, startup = static.default_main_program(), static.default_startup_program()
+        test = main.clone(for_test=True)
+        exe = static.Executor(paddle.CPUPlace())
+        exe.run(startup)
+        weight = static.global_scope().find_var(main.all_parameters()[0].name).get_tensor()
+        for turn in range(20):
+            exe.run(main, feed=feed, fetch_list=[loss])
+            exe.run(test, feed=feed, fetch_list=[loss])
+            exe.run(test, feed={"x": feed["x"][:2]}, fetch_list=[loss])
+            if turn % 5 == 2:
+                weight.set(np.array(weight) * 0.5)
+            if turn == 10:
+                exe.run(startup)
+        launches = sorted(one.launches for one in gpu.cuda.graphs)
+        assert launches[-3:] == [19, 19, 19]
+        # A startup program is bound anew in each run.
+        assert len(launches) == 3

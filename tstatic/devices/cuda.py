@@ -12,6 +12,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +25,16 @@ from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.kernel_launch import KernelLaunching
 from tstatic.devices.queued import QueuedDevice
 from tstatic.devices.region_log import RegionLog
-from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
+from tstatic.devices.step import (
+    BoundStep,
+    HostArray,
+    ReadyStep,
+    Region,
+    Schedule,
+    Stream,
+    Workspace,
+    of_calls,
+)
 from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors
 from tstatic.devices.torch_forms import torch_form
 from tstatic.devices.torch_kernels import TorchKernels, sees_gpus
@@ -380,6 +390,26 @@ class CudaDevice(QueuedDevice, TorchDevice):
     def _scratch(self, nbytes: int, alignment: int, stream: int | None) -> Any:
         # torch gives it to later work of the same stream only, so it lasts as long as the kernel runs.
         return self.torch.empty(nbytes, dtype=self.torch.uint8, device=self.place)
+
+    def schedule(self, steps: Sequence[ReadyStep], region: Region) -> Schedule:
+        if os.environ.get("TSTATIC_DEBUG", "0") not in ("", "0"):
+            # A fault of a kernel is told at some later call: only a wait behind each step says whose it was.
+            steps = [
+                replace(one, after=[*one.after, (self._end_now, (one.op, one.stream))]) if one.op is not None else one
+                for one in steps
+            ]
+        return super().schedule(steps, region)
+
+    def _end_now(self, op: FrozenOp, stream: Stream) -> None:
+        """Waits for the work of an op.
+
+        Raises:
+            QueuedWorkError: If it failed; it has the op.
+        """
+        try:
+            self.synchronize([stream])
+        except QueuedWorkError as error:
+            raise QueuedWorkError(op, stream) from error.__cause__
 
     # ------------------------------------------------------------------------------------------------------------ graphs
     def splits(self, op: FrozenOp, how: str = "") -> str:
