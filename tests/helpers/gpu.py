@@ -98,7 +98,8 @@ class Library:
 
     Event = Mark
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Any = None) -> None:
+        self.facts = facts or SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=66)
         self.current = Queue()
         self.inside: list[Queue] = []
         self.capturing: Recorded | None = None
@@ -123,7 +124,7 @@ class Library:
         pass
 
     def get_device_properties(self, index: int) -> Any:
-        return SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=66)
+        return self.facts
 
     def current_stream(self, index: int) -> Queue:
         return self.current

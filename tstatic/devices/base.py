@@ -567,7 +567,9 @@ class DeviceRecording(DeviceFacts):
             threads: Threads that share the work.
         """
         clock = "events of the device, in runs without a graph" if self.deferred else "the host's clock"
-        return Machine(self.target.bandwidth, f"the data sheet of {self.target.name}", clock)
+        chip = self.target
+        source = f"the {chip.source} of {chip.name}" if chip.bandwidth else f"no data sheet of {chip.name} is at hand"
+        return Machine(chip.bandwidth, source, clock)
 
 
 class Device(DeviceMemory, DeviceQueue, DeviceBinding, DeviceLateChecks, DeviceRecording):

@@ -126,14 +126,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
 
     def begin(self) -> None:
         self.cuda.init()
-        facts = self.cuda.get_device_properties(self.index)
-        self.target = target.of_chip(
-            facts.name,
-            (facts.major, facts.minor),
-            facts.multi_processor_count,
-            getattr(facts, "L2_cache_size", 0),
-            getattr(facts, "shared_memory_per_block_optin", 0),
-        )
+        self.target = target.of_properties(self.cuda.get_device_properties(self.index))
 
     def _current(self) -> Any:
         return self.cuda.current_stream(self.index)
