@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.helpers.gpu_waits import waiting_is_an_error
 from tstatic import devices, nn, places, static
 from tstatic.devices import cuda
 from tstatic.devices.cuda import CudaDevice
@@ -98,8 +99,7 @@ class Library:
 
     Event = Mark
 
-    def __init__(self, facts: Any = None) -> None:
-        self.facts = facts or SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=66)
+    def __init__(self) -> None:
         self.current = Queue()
         self.inside: list[Queue] = []
         self.capturing: Recorded | None = None
@@ -124,7 +124,7 @@ class Library:
         pass
 
     def get_device_properties(self, index: int) -> Any:
-        return self.facts
+        return SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=66)
 
     def current_stream(self, index: int) -> Queue:
         return self.current
@@ -162,7 +162,8 @@ def first_gpu() -> Iterator[CudaDevice]:
             patch.setattr(cuda, "device", lambda index: made)
             patch.setattr(places, "_count_gpus", lambda visible: 1)
         patch.setitem(devices.DEVICES, made.name, made)
-        yield made
+        with waiting_is_an_error(made) if REAL else contextlib.nullcontext():
+            yield made
 
 
 def trained(place: places.Place, steps: int = 3) -> list[Any]:

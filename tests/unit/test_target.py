@@ -105,15 +105,26 @@ def test_an_architecture_that_nobody_knows_is_taken_for_no_other() -> None:
     assert laptop.bandwidth == pytest.approx(0.672e12, rel=0.01)
 
 
+class Telling(Library):
+    """torch with a driver that tells these facts."""
+
+    def __init__(self, facts: Any) -> None:
+        super().__init__()
+        self.facts = facts
+
+    def get_device_properties(self, index: int) -> Any:
+        return self.facts
+
+
 def test_a_gpu_takes_the_facts_of_its_driver() -> None:
     pytest.importorskip("torch")
     for chip in driver_facts.CHIPS:
-        device = CudaDevice(place="cpu", cuda=Library(chip.properties()))
+        device = CudaDevice(place="cpu", cuda=Telling(chip.properties()))
         device.begin()
         assert device.target == target.of_properties(chip.properties())
         machine = device.machine(1)
         assert (machine.bandwidth, machine.source) == (device.target.bandwidth, f"the driver of {chip.name}")
-    device = CudaDevice(place="cpu", cuda=Library(chip.properties(*driver_facts.CLOCKS, name="NVIDIA X")))
+    device = CudaDevice(place="cpu", cuda=Telling(chip.properties(*driver_facts.CLOCKS, name="NVIDIA X")))
     device.begin()
     assert device.machine(1).bandwidth == 0
     assert "bandwidth not known (no data sheet of NVIDIA X is at hand)" in device.machine(1).told()
