@@ -15,6 +15,7 @@ from tests.helpers.gpu_waits import waiting_is_an_error
 from tstatic import static
 from tstatic.devices.cuda import CudaDevice
 from tstatic.devices.torch_forms import torch_form
+from tstatic.ir.frozen import freeze
 from tstatic.ir.opdef import op_def
 from tstatic.places import CPUPlace, CUDAPlace
 
@@ -86,6 +87,19 @@ def test_a_form_that_waits_is_an_error(device: CudaDevice, monkeypatch: pytest.M
 def test_a_form_that_says_why_it_waits_may(device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vars(op_def("relu")), "waits", "it is told to")
     assert run_relu(monkeypatch, device).tolist() == [0, 0, 2]
+
+
+def test_what_waits_in_its_form_is_part_of_no_graph(device: CudaDevice) -> None:
+    """A capture ends at the first wait."""
+    x = static.data("x", [2, 2])
+    y = paddle.nn.functional.relu(paddle.linalg.inv(x + 1.0) * 2.0)
+    ops = freeze(static.default_main_program(), ["x"], [y.name]).ops
+    assert {op.type: bool(device.splits(op)) for op in ops} == {"scale": False, "inverse": True, "relu": False}
+    exe = static.Executor(CUDAPlace(0))
+    for _ in range(3):
+        [found] = exe.run(feed={"x": np.eye(2, dtype="float32")}, fetch_list=[y])
+        np.testing.assert_allclose(found, [[4 / 3, 0], [0, 4 / 3]], rtol=1e-5)
+    assert len(device.cuda.graphs) == 2, "before the inverse and behind it"
 
 
 def test_without_a_gpu_nothing_asks_for_the_mode(mode: Mode) -> None:

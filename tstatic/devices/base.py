@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
@@ -37,6 +37,47 @@ ALIGNED = 64
 
 KernelLaunch = tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int], Mapping[str, int | bool]]
 """Function, grid, arguments, constants, options of the compiler."""
+
+
+class LaunchTooLargeError(Exception):
+    """A launch for which the chip has no room.
+
+    Attributes:
+        launch: It.
+        reason: What the chip has too little of.
+    """
+
+    def __init__(self, launch: KernelLaunch, reason: str) -> None:
+        super().__init__(reason)
+        self.launch, self.reason = launch, reason
+
+
+class Refusals:
+    """The launches for which a chip turned out to have no room, each with the reason; kernels then take another way."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[Hashable, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._reasons)
+
+    @staticmethod
+    def _key(kernel: str, launch: KernelLaunch) -> Hashable:
+        function, _, _, constants, options = launch
+        # What the compiler makes of a function does not depend on the grid, nor on which arrays it is given.
+        return kernel, function, frozenset(constants.items()), frozenset(options.items())
+
+    def add(self, kernel: str, launch: KernelLaunch, reason: str) -> None:
+        """Notes that a launch of a kernel, which is known by its name, does not fit."""
+        self._reasons[self._key(kernel, launch)] = reason
+
+    def of(self, kernel: str, launches: Iterable[KernelLaunch]) -> str:
+        """Returns why one of the launches does not fit; empty if nothing is known against them."""
+        if not self._reasons:
+            return ""
+        found = (self._reasons.get(self._key(kernel, one)) for one in launches)
+        return next((reason for reason in found if reason), "")
+
 
 ArraysByName = MutableMapping[str, Any]
 """Value -> array; an op that runs by name adds its results."""
@@ -195,6 +236,7 @@ class DeviceFacts(abc.ABC):
         name: The backend's name.
         target: The facts of the chip, which decide how kernels are divided into programs.
         way: Which of the ways that a kernel has on that chip is launched; 0 is the plan.
+        refusals: The launches that the chip has no room for, as far as they were tried.
         generated: Whether fused ops run as generated kernels; otherwise as the ops that they replaced.
         deferred: Whether work runs after the call that queues it.
         compute_streams: Number of streams over which a session spreads its steps.
@@ -206,6 +248,7 @@ class DeviceFacts(abc.ABC):
     name: str
     target: Target
     way: int = 0
+    refusals: Refusals = Refusals()
     generated: bool = False
     deferred: bool = False
     compute_streams: int = 1
@@ -496,6 +539,9 @@ class DeviceBinding(DeviceFacts):
             launches: The arguments of the launches; the call does not compile anything.
             arrays: The array that each argument given as a name refers to.
             stream: The stream in which the kernel runs.
+
+        Raises:
+            LaunchTooLargeError: If the chip has no room for one of them.
         """
 
 

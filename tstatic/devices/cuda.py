@@ -19,7 +19,18 @@ from typing import Any
 import numpy as np
 
 from tstatic import target
-from tstatic.devices.base import Array, ArraysByName, Event, KernelLaunch, Memory, QueuedWorkError, RunByName, StreamSet
+from tstatic.devices.base import (
+    Array,
+    ArraysByName,
+    Event,
+    KernelLaunch,
+    LaunchTooLargeError,
+    Memory,
+    QueuedWorkError,
+    Refusals,
+    RunByName,
+    StreamSet,
+)
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.kernel_launch import KernelLaunching
@@ -118,6 +129,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
         self._cuda = cuda
         self._kernels: TorchKernels | None = None
         self._mine = _OfThread()
+        self.refusals = Refusals()
 
     @property
     def cuda(self) -> Any:
@@ -377,6 +389,11 @@ class CudaDevice(QueuedDevice, TorchDevice):
             assert isinstance(stream, CudaStream)
             named = {**constants, **options}
             launching = KernelLaunching(getattr(module, function), grid, values, named, stream.queue, self._scratch)
+            # Before anything of a run is queued: then another way can be taken.
+            with self.cuda.stream(stream.queue):
+                reason = launching.prepare()
+            if reason:
+                raise LaunchTooLargeError((function, grid, arguments, constants, options), reason)
             calls.append((self._put, (stream, launching)))
         return calls
 
@@ -406,7 +423,9 @@ class CudaDevice(QueuedDevice, TorchDevice):
 
     # ------------------------------------------------------------------------------------------------------------ graphs
     def splits(self, op: FrozenOp, how: str = "") -> str:
-        return super().splits(op, how) or self._no_graphs
+        # What waits in the middle of its form.
+        waits = "" if op.body else op.definition.waits
+        return super().splits(op, how) or waits or self._no_graphs
 
     @functools.cached_property
     def _no_graphs(self) -> str:

@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from tstatic.comm.distribution import Report
@@ -175,6 +176,7 @@ class Explanation:
     outside_graphs: tuple[OutsideGraphs, ...] = ()
     graphs: tuple[GraphPart, ...] = ()
     target: Target = DEFAULT_TARGET
+    _ways: Callable[[Kernel], str] = field(default=partial(explained, target=DEFAULT_TARGET), repr=False, compare=False)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -515,7 +517,7 @@ def _everything(e: Explanation) -> list[str]:
         lines.append(f"  {a.switch}: {joined(a.members)} -> {a.op} [{e.kernel_kind}]")
         lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where, 2)}" for m in a.members)
         if a.kernel is not None:
-            lines.append(f"    moves {_moves(a.kernel)}; {explained(a.kernel, e.target)}")
+            lines.append(f"    moves {_moves(a.kernel)}; {e._ways(a.kernel)}")
         if (a.kernel is not None or a.rewritten) and e.saved:
             memory = f", and {e.saved[i].memory:,} bytes at the peak" if e.saved[i].memory else ""
             lines.append(f"    saves {e.saved[i].nbytes:,} bytes and {e.saved[i].launches} launches{memory}")

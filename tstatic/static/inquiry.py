@@ -11,6 +11,7 @@ from functools import cache, partial
 from tstatic import flags
 from tstatic.devices import cpu_device
 from tstatic.fusion import FUSIONS
+from tstatic.fusion.choice import explained
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Log, Rejection, kernels_of
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
@@ -250,6 +251,7 @@ def build_explanation(
     idle = _idle(frozen, metas, log, build)
     refused = {r.switch for r in log.refused}
     silent = {switch: why for switch, why in idle.items() if switch not in refused}
+    target = DEFAULT_TARGET if _target(made).large_programs else _target(made)
     said = made.report.said() if made.report is not None else None
     return Explanation(
         (*properties(build, execution, log.applied, log.refused, switches, said, chosen, silent), *statuses),
@@ -276,7 +278,8 @@ def build_explanation(
         idle=idle,
         outside_graphs=outside_graphs(fused, after_metas, cpu_device()),
         graphs=graph_parts(fused, after_metas, cpu_device()),
-        target=DEFAULT_TARGET if _target(made).large_programs else _target(made),
+        target=target,
+        _ways=partial(explained, target=target, device=made.first.device),
     )
 
 
