@@ -9,12 +9,14 @@ from __future__ import annotations
 import abc
 import contextlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
+from tstatic.devices.refusals import KernelLaunch as KernelLaunch  # for what launches
+from tstatic.devices.refusals import Refusals
 from tstatic.devices.region_log import Facts
 from tstatic.devices.region_log import RegionLog as RegionLog  # for what records
 from tstatic.devices.step import BoundStep, HostArray, ReadyStep, Region, Schedule, Stream
@@ -34,50 +36,6 @@ and values on their way to other processes, pass through it. ``foreign``: device
 
 ALIGNED = 64
 """A cache line. The planner aligns values to a multiple of it, so no other value fits into a smaller gap."""
-
-KernelLaunch = tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int], Mapping[str, int | bool]]
-"""Function, grid, arguments, constants, options of the compiler."""
-
-
-class LaunchTooLargeError(Exception):
-    """A launch for which the chip has no room.
-
-    Attributes:
-        launch: It.
-        reason: What the chip has too little of.
-    """
-
-    def __init__(self, launch: KernelLaunch, reason: str) -> None:
-        super().__init__(reason)
-        self.launch, self.reason = launch, reason
-
-
-class Refusals:
-    """The launches for which a chip turned out to have no room, each with the reason; kernels then take another way."""
-
-    def __init__(self) -> None:
-        self._reasons: dict[Hashable, str] = {}
-
-    def __len__(self) -> int:
-        return len(self._reasons)
-
-    @staticmethod
-    def _key(kernel: str, launch: KernelLaunch) -> Hashable:
-        function, _, _, constants, options = launch
-        # What the compiler makes of a function does not depend on the grid, nor on which arrays it is given.
-        return kernel, function, frozenset(constants.items()), frozenset(options.items())
-
-    def add(self, kernel: str, launch: KernelLaunch, reason: str) -> None:
-        """Notes that a launch of a kernel, which is known by its name, does not fit."""
-        self._reasons[self._key(kernel, launch)] = reason
-
-    def of(self, kernel: str, launches: Iterable[KernelLaunch]) -> str:
-        """Returns why one of the launches does not fit; empty if nothing is known against them."""
-        if not self._reasons:
-            return ""
-        found = (self._reasons.get(self._key(kernel, one)) for one in launches)
-        return next((reason for reason in found if reason), "")
-
 
 ArraysByName = MutableMapping[str, Any]
 """Value -> array; an op that runs by name adds its results."""

@@ -24,10 +24,8 @@ from tstatic.devices.base import (
     ArraysByName,
     Event,
     KernelLaunch,
-    LaunchTooLargeError,
     Memory,
     QueuedWorkError,
-    Refusals,
     RunByName,
     StreamSet,
 )
@@ -35,6 +33,7 @@ from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.kernel_launch import KernelLaunching
 from tstatic.devices.queued import QueuedDevice
+from tstatic.devices.refusals import LaunchTooLargeError, Refusals
 from tstatic.devices.region_log import RegionLog
 from tstatic.devices.step import (
     BoundStep,

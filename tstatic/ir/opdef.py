@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DERIVE", "EMPTY", "GRAD", "LOD", "NO_ATTRS", "OPS",
-    "PARTIAL_SUM",
-    "PUBLIC_API",
-    "REQUIRED",
-    "WHOLE",
+    "PARTIAL_SUM", "PUBLIC_API", "REQUIRED", "WHOLE",
     "Attr",
     "Case",
     "Cost",
@@ -249,8 +246,7 @@ class OpDef:
         host: Why the op runs on the host on every device, as its reference: its torch form reads values there, say. Empty where
             its torch form runs on the device. What :attr:`host_reason` finds by itself is not stated.
         host_with: The input slot without which ``host`` does not hold.
-        waits: Why the host waits for the device in the middle of the torch form: an error depends on values, say. Empty where the
-            form only queues work.
+        waits: Why the host waits for the device in the middle of the torch form; empty where it only queues work.
         slow_on_cpu: Why the reference runs on tensors in the host's memory, although the op has a torch form.
         many_calls: Why the torch form of an op that fusions leave alone is more than three calls of torch.
         grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.

@@ -65,9 +65,8 @@ def _torch_cholesky_back(torch: Any, x: Any, out: Any, dout: Any, *, upper: bool
     factor, given = (out.mT, dout.mT) if upper else (out, dout)
     half = torch.tril(factor.mT @ torch.tril(given))
     half = half - torch.diag_embed(half.diagonal(0, -2, -1) * 0.5)
-    one = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-    back = torch.linalg.solve_triangular(factor, one.expand(factor.shape), upper=False)
-    return _even(back.mT @ half @ back)
+    left = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+    return _even(torch.linalg.solve_triangular(factor, left, upper=False, left=False))
 
 
 matrix_op(
@@ -184,9 +183,8 @@ def _svd_back(
 
 
 matrix_op(
-    "svd", "X -> U, S, VH", _infer_svd, _svd, _torch_svd, _svd_back,
-    (Case(((3, 3),)), Case(((4, 2),)), Case(((2, 4),)), Case(((2, 3, 2),)), Case(((1, 1),))), attrs={"full_matrices": False},
-    waits=CONVERGED,
+    "svd", "X -> U, S, VH", _infer_svd, _svd, _torch_svd, _svd_back, attrs={"full_matrices": False}, waits=CONVERGED,
+    cases=(Case(((3, 3),)), Case(((4, 2),)), Case(((2, 4),)), Case(((2, 3, 2),)), Case(((1, 1),))),
 )  # fmt: skip
 
 
@@ -239,8 +237,7 @@ def _infer_lu(x: Meta) -> tuple[Meta, Meta]:
 
 matrix_op(
     "lu", "X -> Out, Pivots", _infer_lu, _lu, lambda torch, x: tuple(torch.linalg.lu_factor(x)), None,
-    (Case(((3, 3),)), Case(((2, 3, 2),)), Case(((1, 1),))), paddle=respelled(notes={"Infos": "int32"}),
-    waits=SINGULAR,
+    (Case(((3, 3),)), Case(((2, 3, 2),)), Case(((1, 1),))), paddle=respelled(notes={"Infos": "int32"}), waits=SINGULAR,
 )  # fmt: skip
 
 

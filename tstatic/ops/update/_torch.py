@@ -139,8 +139,8 @@ def with_rows(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], input
         if rows is None:
             return lower(torch, *rest, **attrs)
         count = values[param].shape[0]
-        # Rows from the count on stand for none. How many there are only the device knows: so they are computed as the first row
-        # once more, and put there once more; where there is no row at all, its old value is.
+        # Numbers from the count on name no row. Only the device knows how many there are, so each is computed as the first row once
+        # more, and written there once more; where no row is named, that one keeps its old value.
         rows = rows.long() if count else rows[:0].long()
         given = rows < count
         source = torch.where(given, torch.arange(len(rows), device=rows.device), 0)
