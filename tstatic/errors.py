@@ -307,6 +307,19 @@ class DeviceError(TstaticError):
     """
 
 
+class NoRoomError(DeviceError):
+    """A launch of a generated kernel for which the chip has too little shared memory, or too few registers or threads.
+
+    Nothing has run when it is raised. An Executor takes the next way that the kernel has, so users see it if there is none.
+
+    Takes the arguments of :class:`TstaticError`.
+
+    Example:
+        >>> issubclass(paddle.errors.NoRoomError, paddle.errors.DeviceError)
+        True
+    """
+
+
 class OutOfMemoryError(TstaticError, MemoryError):
     """Memory could not be had; the variables of the scope are as before.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
+from tstatic.display import size
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
 
@@ -71,7 +72,7 @@ class Machine(NamedTuple):
     """What the shares of a device's bandwidth refer to.
 
     Attributes:
-        bandwidth: Bytes per second.
+        bandwidth: Bytes per second; 0 where it is not known.
         source: Where the number is from.
         clock: How the device's ops are timed.
     """
@@ -79,6 +80,11 @@ class Machine(NamedTuple):
     bandwidth: float
     source: str
     clock: str
+
+    def told(self) -> str:
+        """Returns all of it as a sentence."""
+        known = f"{size(self.bandwidth)}/s ({self.source})" if self.bandwidth else f"not known ({self.source})"
+        return f"times by {self.clock}; bandwidth {known}"
 
 
 class Recorder:

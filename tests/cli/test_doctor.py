@@ -6,8 +6,10 @@ import json
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.cli.cases import answer
@@ -118,7 +120,11 @@ def test_versions_are_those_that_the_package_asks_for(monkeypatch: pytest.Monkey
     assert ">=" in version.asked("torch")
 
 
-GPU = {"name": "NVIDIA H200", "bytes": 140e9, "free": 130e9, "chip": "sm_90", "right": True}
+DRIVER = {
+    "name": "NVIDIA H200", "major": 9, "minor": 0, "multi_processor_count": 132, "total_memory": 150_000_000_000,
+    "memory_clock_rate": 3_201_000, "memory_bus_width": 6144, "clock_rate": 1_980_000,
+}  # fmt: skip
+GPU = {"driver": DRIVER, "free": 130e9, "right": True}
 
 
 @pytest.mark.parametrize(
@@ -144,9 +150,49 @@ def test_a_chip_on_which_nothing_has_run_is_to_be_checked(
     monkeypatch: pytest.MonkeyPatch, name: str, known: bool
 ) -> None:
     monkeypatch.setattr(doctor, "probe", lambda script: {"kernels": 1})
-    first = doctor._gpus({"gpus": [GPU | {"name": name}], "cuda": "12.8"})[0]
+    first = doctor._gpus({"gpus": [GPU | {"driver": DRIVER | {"name": name}}], "cuda": "12.8"})[0]
     assert first.status == "ok"
     assert first.remedy == ("" if known else "tstatic has not run on this chip: check it by make gpu PART=auto")
+
+
+def test_it_says_what_the_driver_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against numbers of another chip: a GPU of which nothing is known is not an H200."""
+    monkeypatch.setattr(doctor, "probe", lambda script: {"kernels": 1})
+
+    def facts(**changed: Any) -> Check:
+        return doctor._gpus({"gpus": [GPU | {"driver": DRIVER | changed}], "cuda": "12.8"})[1]
+
+    known = facts()
+    assert (known.name, known.status, known.remedy) == ("facts of GPU 0", "ok", "")
+    for words in (
+        "the driver says 132 multiprocessors, memory 150 GB", "clock 1,980 MHz", "memory clock 3,201 MHz", "memory bus 6144 bits",
+        "bandwidth 4.92 TB/s (the driver)", "16-bit products 989.0 TFLOP/s", "float32 67.0 TFLOP/s", "taken for H200 SXM5 141 GB",
+    ):  # fmt: skip
+        assert words in known.detail
+    assert "(the data sheet)" in facts(memory_clock_rate=0).detail
+    other = facts(name="NVIDIA X", memory_clock_rate=0, clock_rate=0)
+    assert other.status == "note"
+    assert "bandwidth not known, 16-bit products not known, float32 not known; no data sheet at hand" in other.detail
+
+
+def test_a_gpu_is_asked_only_for_what_the_installed_torch_has() -> None:
+    """Runs the doctor's own text against a torch that has a GPU and tells only some of its facts."""
+    told = SimpleNamespace(**{k: v for k, v in DRIVER.items() if k != "memory_bus_width"}, uuid="x")
+    cuda = SimpleNamespace(
+        is_available=lambda: True, device_count=lambda: 1, get_device_properties=lambda i: told, mem_get_info=lambda i: (7, 9)
+    )  # fmt: skip
+    text = (
+        doctor.TORCH.partition("def ring")[0]
+        .replace("import json, torch", "")
+        .replace("import torch.distributed as dist", "")
+    )
+    torch = SimpleNamespace(
+        __version__="2", version=SimpleNamespace(cuda="12"), cuda=cuda, ones=lambda *_, **__: np.ones(8)
+    )
+    space: dict[str, Any] = {"torch": torch}
+    exec(text, space)
+    [gpu] = space["found"]["gpus"]
+    assert gpu == {"driver": {k: v for k, v in DRIVER.items() if k != "memory_bus_width"}, "free": 7, "right": True}
 
 
 def test_collectives() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.helpers.gpu_waits import waiting_is_an_error
 from tstatic import devices, nn, places, static
 from tstatic.devices import cuda
 from tstatic.devices.cuda import CudaDevice
@@ -161,7 +162,8 @@ def first_gpu() -> Iterator[CudaDevice]:
             patch.setattr(cuda, "device", lambda index: made)
             patch.setattr(places, "_count_gpus", lambda visible: 1)
         patch.setitem(devices.DEVICES, made.name, made)
-        yield made
+        with waiting_is_an_error(made) if REAL else contextlib.nullcontext():
+            yield made
 
 
 def trained(place: places.Place, steps: int = 3) -> list[Any]:

@@ -1138,6 +1138,35 @@ COMMANDS = (
 )
 
 CHIPS = (
+    Mutant("target.py", "of_chip", "condition", "bandwidth or whole", "whole", (U + "test_target.py",), "data_sheet"),
+    Mutant(
+        "fusion/choice.py",
+        "_refused",
+        "comparison",
+        "device is None",
+        "True",
+        (I + "test_no_room.py",),
+        "said_once",
+        interpret=True,
+    ),
+    Mutant(
+        "ir/torch_tables.py",
+        "Tables.__call__",
+        "comparison",
+        "key not in self._made",
+        "True",
+        ("tests/ops/test_torch_waits.py",),
+        "copies_its_tables_once",
+    ),
+    Mutant(
+        "ops/update/_torch.py",
+        "with_rows.on_rows",
+        "call",
+        "torch.where(given, torch.arange(len(rows), device=rows.device), 0)",
+        "torch.arange(len(rows), device=rows.device)",
+        ("tests/ops/test_torch_waits.py",),
+        "stand_for_none",
+    ),
     Mutant(
         "fusion/codegen/kernel.py",
         "Kernel.ways",

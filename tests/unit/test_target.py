@@ -10,11 +10,20 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.helpers import driver_facts
+from tests.helpers.driver_facts import Chip
+from tests.helpers.gpu import Library
 from tests.kernels.limits import SHARED_LIMIT
 from tstatic import devices, static, target
+from tstatic.devices import clock
+from tstatic.devices.cuda import CudaDevice
 from tstatic.devices.null import NullDevice
+from tstatic.errors import ProgramError
 from tstatic.fusion.codegen.kernel import KernelLocal, Launch
 from tstatic.ir.types import Meta, float32
+from tstatic.plan.capacity import RESERVED_BYTES
+from tstatic.profiler import tables
+from tstatic.records import Machine
 from tstatic.static.compile import compile_program
 
 CHIPS = target.CHIPS
@@ -33,10 +42,133 @@ def test_only_where_programs_are_slow_and_run_one_by_one_are_they_large() -> Non
 
 def test_a_part_of_a_chip_is_known_by_its_name_and_has_its_own_multiprocessors() -> None:
     part = target.of_chip("NVIDIA H200 MIG 3g.71gb", (9, 0), 60, 30 << 20)
-    assert part == dataclasses.replace(target.H200, multiprocessors=60, l2_bytes=30 << 20)
+    share = 60 / 132
+    rates = {"matrix_rate": share * target.H200.matrix_rate, "vector_rate": share * target.H200.vector_rate}
+    assert part == dataclasses.replace(target.H200, multiprocessors=60, l2_bytes=30 << 20, **rates)
     assert target.of_chip("NVIDIA A100-SXM4-80GB", (8, 0), 108) == target.A100
-    other = target.of_chip("NVIDIA L4", (8, 9), 58)
-    assert (other.name, other.architecture, other.multiprocessors) == ("NVIDIA L4", "sm_89", 58)
+    half = target.of_chip("NVIDIA H200 MIG 3g.71gb", (9, 0), 60, memory_bytes=70_500_000_000)
+    assert half.bandwidth == pytest.approx(target.H200.bandwidth / 2)
+    assert half.matrix_rate == pytest.approx(target.H200.matrix_rate * 60 / 132)
+
+
+# ------------------------------------------------------------------------------------------------- what a driver says of itself
+@pytest.mark.parametrize("chip", driver_facts.CHIPS, ids=lambda c: c.name)
+def test_a_chip_has_the_numbers_of_its_data_sheet(chip: Chip) -> None:
+    """Guards against chips that are taken for an H200: memory, bandwidth and so all predictions were up to 16 times too large."""
+    found = target.of_properties(chip.properties())
+    assert found.name == chip.name
+    assert (found.architecture, found.multiprocessors) == ("sm_{}{}".format(*chip.capability), chip.multiprocessors)
+    assert (found.l2_bytes, found.shared_bytes) == (chip.l2 << 20, chip.shared)
+    assert found.memory_bytes == chip.memory << 20
+    assert found.memory_bytes == pytest.approx(chip.sheet_memory * 1e9, rel=0.1), "some of it is the driver's own"
+    assert found.bandwidth == pytest.approx(chip.bandwidth * 1e9, rel=0.05)
+    assert found.source == "driver"
+    assert found.matrix_rate == pytest.approx(chip.matrix * 1e12, rel=0.03)
+    assert found.vector_rate == pytest.approx(chip.vector * 1e12, rel=0.03)
+
+
+@pytest.mark.parametrize("chip", driver_facts.CHIPS, ids=lambda c: c.name)
+def test_where_torch_tells_no_clocks_the_data_sheet_does(chip: Chip) -> None:
+    found = target.of_properties(chip.properties(*driver_facts.CLOCKS, "shared_memory_per_block_optin"))
+    assert found.bandwidth == pytest.approx(chip.bandwidth * 1e9, rel=0.01)
+    assert found.source == "data sheet"
+    assert found.shared_bytes == chip.shared
+    assert found.memory_bytes == chip.memory << 20, "the driver's"
+    named = target.of_chip(chip.driver_name, chip.capability, chip.multiprocessors)
+    assert named.memory_bytes == pytest.approx(chip.sheet_memory * 1e9, rel=0.1)
+
+
+@pytest.mark.parametrize("chip", driver_facts.CHIPS, ids=lambda c: c.name)
+def test_a_chip_without_a_data_sheet_has_its_own_numbers(chip: Chip) -> None:
+    """By clock and width alone; a boost clock may lie above the one that a data sheet computes rates with."""
+    name = "NVIDIA GeForce X" if "GeForce" in chip.driver_name else "NVIDIA X"
+    found = target.of_properties(chip.properties(name=name))
+    assert (found.name, found.has_sheet) == (name, False)
+    assert found.bandwidth == pytest.approx(chip.bandwidth * 1e9, rel=0.05)
+    assert found.memory_bytes == chip.memory << 20
+    assert 0.97 < found.matrix_rate / (chip.matrix * 1e12) < 1.1
+    assert 0.95 < found.vector_rate / (chip.vector * 1e12) < 1.13
+    silent = target.of_properties(chip.properties(*driver_facts.CLOCKS, name=name))
+    assert (silent.bandwidth, silent.matrix_rate, silent.vector_rate, silent.source) == (0, 0, 0, ""), "not known"
+    assert silent.memory_bytes == chip.memory << 20
+
+
+def test_an_architecture_that_nobody_knows_is_taken_for_no_other() -> None:
+    found = target.of_properties(
+        driver_facts.CHIPS[0].properties("shared_memory_per_block_optin", name="NVIDIA Z", major=17)
+    )
+    assert (found.architecture, found.matrix_rate, found.shared_bytes) == ("sm_170", 0, target.LEAST_SHARED)
+    laptop = target.of_properties(
+        driver_facts.CHIPS[5].properties(name="NVIDIA GeForce RTX 4090 Laptop GPU", memory_bus_width=256)
+    )
+    assert not laptop.has_sheet
+    assert laptop.bandwidth == pytest.approx(0.672e12, rel=0.01)
+
+
+class Telling(Library):
+    """torch with a driver that tells these facts."""
+
+    def __init__(self, facts: Any) -> None:
+        super().__init__()
+        self.facts = facts
+
+    def get_device_properties(self, index: int) -> Any:
+        return self.facts
+
+
+def test_a_gpu_takes_the_facts_of_its_driver() -> None:
+    pytest.importorskip("torch")
+    for chip in driver_facts.CHIPS:
+        device = CudaDevice(place="cpu", cuda=Telling(chip.properties()))
+        device.begin()
+        assert device.target == target.of_properties(chip.properties())
+        machine = device.machine(1)
+        assert (machine.bandwidth, machine.source) == (device.target.bandwidth, f"the driver of {chip.name}")
+    device = CudaDevice(place="cpu", cuda=Telling(chip.properties(*driver_facts.CLOCKS, name="NVIDIA X")))
+    device.begin()
+    assert device.machine(1).bandwidth == 0
+    assert "bandwidth not known (no data sheet of NVIDIA X is at hand)" in device.machine(1).told()
+
+
+def test_what_is_said_of_a_chip_follows_its_own_numbers() -> None:
+    """Memory that a run fits in, the largest batch, the seconds of a plan and the least times of kernels."""
+    w = static.create_parameter([1 << 12, 1 << 12], "float32")
+    loss = paddle.mean(paddle.matmul(static.data("x", [None, 1 << 12]), w))
+    compiled = static.CompiledProgram(static.default_main_program())
+    batches = []
+    for chip in (target.of_properties(one.properties()) for one in driver_facts.CHIPS):
+        fits = compiled.fits(chip, {"x": (8, 1 << 12)}, [loss])
+        assert (fits.memory, fits.available_bytes) == (chip.name, chip.memory_bytes - RESERVED_BYTES)
+        batches.append(compiled.max_batch(chip, fetch_list=[loss]) / (chip.memory_bytes - RESERVED_BYTES))
+        cost = clock.costs(chip)["kernel"]
+        assert cost.seconds(1 << 30) == pytest.approx(4e-6 + (1 << 30) / chip.bandwidth)
+    assert max(batches) < 1.05 * min(batches)
+
+
+def test_of_what_is_not_known_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = target.of_chip("NVIDIA X", (8, 9), 10)
+    with pytest.raises(ProgramError, match="not known how much memory NVIDIA X has"):
+        static.CompiledProgram(static.Program()).fits(unknown)
+    with pytest.raises(ProgramError, match="not known how fast the memory of NVIDIA X is"):
+        clock.costs(unknown)
+    assert tables.Row("x", [500], 3000).share_of(Machine(0.0, "", "")) is None
+
+
+@pytest.mark.parametrize("chip", [driver_facts.CHIPS[4], None], ids=["L40S", "nobody knows it"])
+def test_an_explanation_bounds_times_by_the_bandwidth_of_the_device(chip: Chip | None) -> None:
+    found = target.of_properties(chip.properties()) if chip else target.of_chip("NVIDIA X", (8, 9), 10)
+    build = static.BuildStrategy()
+    build.enable_auto_fusion = True
+    out = paddle.exp(static.data("x", [1 << 20]) * 2.0 + 1.0)
+    compiled = static.CompiledProgram(static.default_main_program(), build)
+    made = dataclasses.replace(compiled.explain([out]), target=found)
+    [row] = made.to_dict()["fusions"]["applied"]
+    if chip is None:
+        assert row["source"]["floor_us"] is None
+        assert "the chip's bandwidth is not" in made.to_html()
+    else:
+        assert row["source"]["floor_us"] == pytest.approx(8e6 * 1.048576 / (0.9 * found.bandwidth) * 1e6)
+        assert f"at {0.9 * found.bandwidth / 1e12:.1f} TB/s" in made.to_html()
 
 
 def test_strict_numerics_plan_for_one_chip_and_for_the_interpreter_as_it_is() -> None:

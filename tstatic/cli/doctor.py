@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tstatic.devices import cpu_device
 from tstatic.display import size
 from tstatic.errors import TstaticError
 from tstatic.fusion import cache
+from tstatic.target import Target, of_properties
 from tstatic.version import asked, versions
 
 SECONDS = 15.0
@@ -176,7 +178,9 @@ import torch.distributed as dist
 found = {"version": torch.__version__, "cuda": torch.version.cuda, "gpus": [], "gloo": "", "nccl": ""}
 for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
     p = torch.cuda.get_device_properties(i)
-    gpu = {"name": p.name, "bytes": p.total_memory, "free": torch.cuda.mem_get_info(i)[0], "chip": f"sm_{p.major}{p.minor}"}
+    facts = ("name", "major", "minor", "multi_processor_count", "total_memory", "L2_cache_size", "shared_memory_per_block_optin",
+             "clock_rate", "memory_clock_rate", "memory_bus_width")
+    gpu = {"driver": {n: getattr(p, n) for n in facts if hasattr(p, n)}, "free": torch.cuda.mem_get_info(i)[0]}
     gpu["right"] = float((torch.ones(8, device=f"cuda:{i}") * 2).sum()) == 16.0
     found["gpus"].append(gpu)
 def ring(kind, device):
@@ -231,12 +235,14 @@ def _gpus(found: Mapping[str, Any]) -> list[Check]:
         return [Check("GPU", "absent", "none; programs run on the CPU")]
     checks = []
     for i, gpu in enumerate(found["gpus"]):
-        detail = f"{gpu['name']}, {gpu['chip']}, {size(gpu['free'])} of {size(gpu['bytes'])} free"
+        chip, said = of_properties(SimpleNamespace(**gpu["driver"])), gpu["driver"]["name"]
+        detail = f"{said}, {chip.architecture}, {size(gpu['free'])} of {size(chip.memory_bytes)} free"
         checks.append(
-            Check(f"GPU {i}", "ok", detail, _unseen(gpu["name"]))
+            Check(f"GPU {i}", "ok", detail, _unseen(said))
             if gpu["right"]
             else Check(f"GPU {i}", "broken", detail, "it computes wrongly")
         )
+        checks.append(_facts(f"facts of GPU {i}", gpu["driver"], chip))
     answer = probe(
         "import json\nfrom tstatic.cli.doctor import runs_right\nprint(json.dumps({'kernels': runs_right('gpu:0')}))"
     )
@@ -246,6 +252,33 @@ def _gpus(found: Mapping[str, Any]) -> list[Check]:
         *checks,
         Check("kernels on the GPU", "broken", str(answer.get("error", "no kernel ran")), "compare torch and triton"),
     ]
+
+
+_SIZES = {
+    "total_memory": "memory",
+    "L2_cache_size": "L2 cache",
+    "shared_memory_per_block_optin": "shared memory of a program",
+}
+_CLOCKS = {"clock_rate": "clock", "memory_clock_rate": "memory clock"}
+
+
+def _facts(name: str, driver: Mapping[str, Any], chip: Target) -> Check:
+    """Returns what the driver says of a GPU, and what tstatic makes of it."""
+    said = [f"{driver['multi_processor_count']} multiprocessors"]
+    said += [f"{word} {size(driver[key])}" for key, word in _SIZES.items() if driver.get(key)]
+    said += [f"{word} {driver[key] / 1e3:,.0f} MHz" for key, word in _CLOCKS.items() if driver.get(key)]
+    said += [f"memory bus {driver['memory_bus_width']} bits"] if driver.get("memory_bus_width") else []
+    reads = f"bandwidth {size(chip.bandwidth)}/s (the {chip.source})" if chip.bandwidth else "bandwidth not known"
+    rates = [f"{word} {rate / 1e12:,.1f} TFLOP/s" if rate else f"{word} not known"
+             for word, rate in (("16-bit products", chip.matrix_rate), ("float32", chip.vector_rate))]  # fmt: skip
+    whose = (
+        f"taken for {chip.name}"
+        if chip.has_sheet
+        else "no data sheet at hand: rates are those of the architecture, at most"
+    )
+    detail = f"the driver says {', '.join(said)}; {', '.join([reads, *rates])}; {whose}"
+    known = chip.bandwidth and chip.matrix_rate
+    return Check(name, "ok" if known else "note", detail, "" if known else "shares of the bandwidth are not shown")
 
 
 def _unseen(name: str) -> str:

@@ -106,10 +106,7 @@ def profile(
     ]
     if kernels:
         parts.append(Table("Kernels", ("kernel", "calls", "total", "average"), kernels[:top]))
-    parts += [
-        f"{name}: times by {machine.clock}; bandwidth {size(machine.bandwidth)}/s ({machine.source})"
-        for name, machine in found.machines.items()
-    ]
+    parts += [f"{name}: {machine.told()}" for name, machine in found.machines.items()]
     if nan:
         parts.append("No operator made a NaN or an infinity.")
     if trace:

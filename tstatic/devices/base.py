@@ -15,6 +15,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
+from tstatic.devices.refusals import KernelLaunch as KernelLaunch  # for what launches
+from tstatic.devices.refusals import Refusals
 from tstatic.devices.region_log import Facts
 from tstatic.devices.region_log import RegionLog as RegionLog  # for what records
 from tstatic.devices.step import BoundStep, HostArray, ReadyStep, Region, Schedule, Stream
@@ -34,9 +36,6 @@ and values on their way to other processes, pass through it. ``foreign``: device
 
 ALIGNED = 64
 """A cache line. The planner aligns values to a multiple of it, so no other value fits into a smaller gap."""
-
-KernelLaunch = tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int], Mapping[str, int | bool]]
-"""Function, grid, arguments, constants, options of the compiler."""
 
 ArraysByName = MutableMapping[str, Any]
 """Value -> array; an op that runs by name adds its results."""
@@ -195,6 +194,7 @@ class DeviceFacts(abc.ABC):
         name: The backend's name.
         target: The facts of the chip, which decide how kernels are divided into programs.
         way: Which of the ways that a kernel has on that chip is launched; 0 is the plan.
+        refusals: The launches that the chip has no room for, as far as they were tried.
         generated: Whether fused ops run as generated kernels; otherwise as the ops that they replaced.
         deferred: Whether work runs after the call that queues it.
         compute_streams: Number of streams over which a session spreads its steps.
@@ -206,6 +206,7 @@ class DeviceFacts(abc.ABC):
     name: str
     target: Target
     way: int = 0
+    refusals: Refusals = Refusals()
     generated: bool = False
     deferred: bool = False
     compute_streams: int = 1
@@ -496,6 +497,9 @@ class DeviceBinding(DeviceFacts):
             launches: The arguments of the launches; the call does not compile anything.
             arrays: The array that each argument given as a name refers to.
             stream: The stream in which the kernel runs.
+
+        Raises:
+            LaunchTooLargeError: If the chip has no room for one of them.
         """
 
 
@@ -567,7 +571,9 @@ class DeviceRecording(DeviceFacts):
             threads: Threads that share the work.
         """
         clock = "events of the device, in runs without a graph" if self.deferred else "the host's clock"
-        return Machine(self.target.bandwidth, f"the data sheet of {self.target.name}", clock)
+        chip = self.target
+        source = f"the {chip.source} of {chip.name}" if chip.bandwidth else f"no data sheet of {chip.name} is at hand"
+        return Machine(chip.bandwidth, source, clock)
 
 
 class Device(DeviceMemory, DeviceQueue, DeviceBinding, DeviceLateChecks, DeviceRecording):

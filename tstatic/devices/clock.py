@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tstatic.devices.base import Event, QueuedWorkError
 from tstatic.devices.step import Stream
+from tstatic.errors import ProgramError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.target import Target
 
@@ -30,7 +31,17 @@ def costs(chip: Target) -> dict[str, Cost]:
 
     ``kernel``: an op, or a launch of a generated kernel. ``copy``: between the memories of host and chip. ``collective``: work in
     a stream of collectives. ``host``: an op that calls Python or finds sizes, which the device waits for.
+
+    Raises:
+        ProgramError: If the chip's bandwidth is not known.
     """
+    if not chip.bandwidth:
+        raise ProgramError(
+            f"it is not known how fast the memory of {chip.name} is, so nothing can be said of its times",
+            expected="a chip whose bandwidth is known",
+            received=chip.name,
+            fix="give the Target a bandwidth: dataclasses.replace(target, bandwidth=...)",
+        )
     return {
         # Orders of magnitude, not measurements: a launch takes microseconds, a copy from the host longer, a collective and a call
         # into Python several times as long. They are there to compare plans on one clock.

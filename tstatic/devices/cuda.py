@@ -19,11 +19,21 @@ from typing import Any
 import numpy as np
 
 from tstatic import target
-from tstatic.devices.base import Array, ArraysByName, Event, KernelLaunch, Memory, QueuedWorkError, RunByName, StreamSet
+from tstatic.devices.base import (
+    Array,
+    ArraysByName,
+    Event,
+    KernelLaunch,
+    Memory,
+    QueuedWorkError,
+    RunByName,
+    StreamSet,
+)
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.kernel_launch import KernelLaunching
 from tstatic.devices.queued import QueuedDevice
+from tstatic.devices.refusals import LaunchTooLargeError, Refusals
 from tstatic.devices.region_log import RegionLog
 from tstatic.devices.step import (
     BoundStep,
@@ -118,6 +128,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
         self._cuda = cuda
         self._kernels: TorchKernels | None = None
         self._mine = _OfThread()
+        self.refusals = Refusals()
 
     @property
     def cuda(self) -> Any:
@@ -126,14 +137,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
 
     def begin(self) -> None:
         self.cuda.init()
-        facts = self.cuda.get_device_properties(self.index)
-        self.target = target.of_chip(
-            facts.name,
-            (facts.major, facts.minor),
-            facts.multi_processor_count,
-            getattr(facts, "L2_cache_size", 0),
-            getattr(facts, "shared_memory_per_block_optin", 0),
-        )
+        self.target = target.of_properties(self.cuda.get_device_properties(self.index))
 
     def _current(self) -> Any:
         return self.cuda.current_stream(self.index)
@@ -384,6 +388,11 @@ class CudaDevice(QueuedDevice, TorchDevice):
             assert isinstance(stream, CudaStream)
             named = {**constants, **options}
             launching = KernelLaunching(getattr(module, function), grid, values, named, stream.queue, self._scratch)
+            # Before anything of a run is queued: then another way can be taken.
+            with self.cuda.stream(stream.queue):
+                reason = launching.prepare()
+            if reason:
+                raise LaunchTooLargeError((function, grid, arguments, constants, options), reason)
             calls.append((self._put, (stream, launching)))
         return calls
 
@@ -413,7 +422,9 @@ class CudaDevice(QueuedDevice, TorchDevice):
 
     # ------------------------------------------------------------------------------------------------------------ graphs
     def splits(self, op: FrozenOp, how: str = "") -> str:
-        return super().splits(op, how) or self._no_graphs
+        # What waits in the middle of its form.
+        waits = "" if op.body else op.definition.waits
+        return super().splits(op, how) or waits or self._no_graphs
 
     @functools.cached_property
     def _no_graphs(self) -> str:

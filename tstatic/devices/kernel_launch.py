@@ -52,6 +52,24 @@ class KernelLaunching:
         else:
             launcher(*self._arguments)
 
+    def prepare(self) -> str:
+        """Compiles the kernel and loads it, in torch's current device; returns what the chip has too little of, empty if nothing.
+
+        Kernels that choose their own blocks are left to their first launch.
+        """
+        from triton.runtime import errors, jit  # heavy, and optional
+
+        if not isinstance(self._kernel, jit.JITFunction):
+            return ""
+        try:
+            made = self._kernel.warmup(*self._values, grid=self._shape, **self._named)
+            if made is not None:
+                # What its first launch would do.
+                made._init_handles()
+        except errors.OutOfResources as error:
+            return f"{error.name}: {error.required:,} are needed, and there are {error.limit:,}"
+        return ""
+
     def _is_watched(self) -> bool:
         """Returns whether somebody watches launches by Triton's hooks, who must see them all."""
         hooks = self._knobs.launch_enter_hook, self._knobs.launch_exit_hook

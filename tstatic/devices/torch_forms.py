@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.recording import Call
+from tstatic.ir.torch_tables import Tables
 
 
 class ForeignBlock:
@@ -102,6 +103,7 @@ class TorchForm:
         self.writes = definition.torch_run == "out"
         self.wants_device = "device" in inspect.signature(definition.lower).parameters
         self.chooses = "wanted" in inspect.signature(definition.lower).parameters
+        self.has_tables = "tables" in inspect.signature(definition.lower).parameters
         self.single = len(definition.outputs) == 1
         self.listed = any(slot.many for slot in definition.outputs)
 
@@ -132,6 +134,8 @@ class TorchForm:
             attrs = {**attrs, "device": place}
         if self.chooses:
             attrs = {**attrs, "wanted": tuple(out is not None for out in outs)}
+        if self.has_tables:
+            attrs = {**attrs, "tables": Tables()}
         run = partial(self.function, torch, *ins, **attrs)
         if skip is not None:
             return _select_results, (

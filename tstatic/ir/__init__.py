@@ -12,6 +12,7 @@
 * ``indices``  which inputs hold positions, and their limits
 * ``expr``, ``expr_numpy``, ``expr_torch``, ``pointwise``, ``channels``, ``formula``, ``drawn``  expressions, and what follows from
   them; those on channels, of updates, and over random numbers
+* ``torch_tables``  numbers of the host that torch forms read on the device
 * ``product``  which ops multiply two matrices
 * ``program``, ``operator``, ``variable``, ``methods``, ``hooks``  the graph that users build
 * ``build``, ``composed``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built

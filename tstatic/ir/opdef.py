@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DERIVE", "EMPTY", "GRAD", "LOD", "NO_ATTRS", "OPS",
-    "PARTIAL_SUM",
-    "PUBLIC_API",
-    "REQUIRED",
-    "WHOLE",
+    "PARTIAL_SUM", "PUBLIC_API", "REQUIRED", "WHOLE",
     "Attr",
     "Case",
     "Cost",
@@ -216,6 +213,7 @@ class GradOp:
     host: str = ""
     host_with: str = ""
     many_calls: str = ""
+    waits: str = ""
     slow_on_cpu: str = ""
     instead: str = ""
     unstated: tuple[str, ...] = ()
@@ -244,10 +242,11 @@ class OpDef:
             the inputs (which a form without inputs gets as ``device``). One that takes ``out``, the result's tensor or a tuple of
             one per output slot (``None`` where nobody reads it), writes there and makes no other tensor of that size; without
             ``out`` it returns new tensors, as any form does in tests. One that takes ``wanted`` returns new tensors, and ``None``
-            where that has False.
+            where that has False. One that takes ``tables`` makes tensors of numbers of the host by it (``ir/torch_tables.py``).
         host: Why the op runs on the host on every device, as its reference: its torch form reads values there, say. Empty where
             its torch form runs on the device. What :attr:`host_reason` finds by itself is not stated.
         host_with: The input slot without which ``host`` does not hold.
+        waits: Why the host waits for the device in the middle of the torch form; empty where it only queues work.
         slow_on_cpu: Why the reference runs on tensors in the host's memory, although the op has a torch form.
         many_calls: Why the torch form of an op that fusions leave alone is more than three calls of torch.
         grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.
@@ -361,6 +360,7 @@ class OpDef:
     host: str = ""
     host_with: str = ""
     many_calls: str = ""
+    waits: str = ""
     slow_on_cpu: str = ""
 
     def __post_init__(self) -> None:

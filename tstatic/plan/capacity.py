@@ -52,7 +52,7 @@ def capacity(memory: Any = None) -> Capacity:
             ``CPUPlace`` or ``None``: the main memory that this machine has free.
 
     Raises:
-        ProgramError: If the text is neither a size nor a chip.
+        ProgramError: If the text is neither a size nor a chip, or nobody knows the memory of the chip.
         ProgramTypeError: If it is nothing of these.
         DeviceError: If the GPU is not there.
 
@@ -67,6 +67,13 @@ def capacity(memory: Any = None) -> Capacity:
     if isinstance(memory, str):
         memory = _of_text(memory)
     if isinstance(memory, target.Target):
+        if not memory.memory_bytes:
+            raise ProgramError(
+                f"it is not known how much memory {memory.name} has",
+                expected="a chip whose memory is known",
+                received=shown(memory),
+                fix="give bytes, or a size ('80 GB')",
+            )
         return Capacity(memory.name, memory.memory_bytes - RESERVED_BYTES)
     # True is an int, and no number of bytes; nor is infinity, which has no int.
     if isinstance(memory, int | float) and not isinstance(memory, bool) and 0 < memory < 2**63:

@@ -123,7 +123,7 @@ class Profile:
                 lines += ["", *_text((title, *COLUMNS), self._cells(rows[:top]))]
                 lines += [f"... and {len(rows) - top} more"] * (len(rows) > top)
         for name, machine in self.machines.items():
-            text = f"{name}: times by {machine.clock}; bandwidth {size(machine.bandwidth)}/s ({machine.source})"
+            text = f"{name}: {machine.told()}"
             lines += ["", text] if name == next(iter(self.machines)) else [text]
         return "\n".join(lines)
 

@@ -53,7 +53,8 @@ class Row:
 
     def share_of(self, machine: Machine | None) -> float | None:
         """Returns which part of the machine's bandwidth that is: 1 for all of it; ``None`` where either is not known."""
-        return self.bandwidth / machine.bandwidth if machine is not None and self.nbytes else None
+        known = machine is not None and machine.bandwidth and self.nbytes
+        return self.bandwidth / machine.bandwidth if machine is not None and known else None
 
 
 def rows_of(events: Iterable[Record], name: Callable[[Record], str]) -> dict[str, Row]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from functools import partial
 from itertools import groupby
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
 
 from tstatic.devices import Device
+from tstatic.devices.refusals import KernelLaunch, LaunchTooLargeError
 from tstatic.devices.step import BoundStep, Stream, Workspace, of_calls
-from tstatic.errors import needed_for
+from tstatic.errors import NoRoomError, needed_for
 from tstatic.fusion import cache
+from tstatic.fusion.choice import NO_ROOM
 from tstatic.fusion.codegen.kernel import RNG, STOPPED, KernelLocal, Launch, LibraryProduct
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp
@@ -58,6 +61,7 @@ def generated_work(
 
     Raises:
         MissingPackageError: If triton is not installed.
+        NoRoomError: If the chip has no room for a launch; the device remembers it.
     """
     with needed_for("running generated kernels (TSTATIC_CPU_BACKEND=interpret)"):
         module = cache.load(found.kernel.text, found.kernel.name)
@@ -78,9 +82,27 @@ def generated_work(
         if library:
             calls += [call for one in run for call in _product(device, cast("LibraryProduct", one), mine, stream)]
         else:
-            calls += device.launch(module, [one.call for one in run if isinstance(one, Launch)], mine, stream)
+            calls += _launched(
+                found.kernel.name, device, module, [one.call for one in run if isinstance(one, Launch)], mine, stream
+            )
     # No other work runs beside a kernel: the interpreter patches Triton's language while it runs.
     return of_calls(calls)
+
+
+def _launched(
+    name: str, device: Device, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Any], stream: Stream
+) -> list[Call]:  # fmt: skip
+    try:
+        return device.launch(module, launches, arrays, stream)
+    except LaunchTooLargeError as error:
+        function, _, _, constants, options = error.launch
+        device.refusals.add(name, error.launch, error.reason)
+        raise NoRoomError(
+            f"the chip has no room for a launch of the kernel {name}",
+            expected=f"one that fits on {device.target.name}",
+            received=f"{function} with {', '.join(f'{n}={v}' for n, v in {**constants, **options}.items())}: {error.reason}",
+            fix=NO_ROOM,
+        ) from None
 
 
 def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any], stream: Stream) -> list[Call]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from logging import DEBUG
 from typing import Any
 
@@ -16,6 +17,7 @@ from tstatic.errors import (
     DeviceError,
     EOFException,
     ForkedProcessError,
+    NoRoomError,
     OutOfMemoryError,
     ProgramError,
     ProgramTypeError,
@@ -64,6 +66,7 @@ from tstatic.where import show, user_line
 _PLAIN_KEY = PLAIN.build.key()
 _steps = get_logger("steps")
 _recompiles = get_logger("recompiles")
+_fusion = get_logger("fusion")
 _ORDER = "batches are read in order, so that runs can be repeated"
 _DEBUG = "TSTATIC_LOGS=steps logs the time of each run"
 
@@ -79,6 +82,36 @@ def _results(entry: Bound, feeds: list[Arrays], scope: Scope, iterations: int, r
     if replicas is None:
         return [entry.sessions[0].run(feeds[0], iterations)]
     return replicas.run(entry, feeds, scope, iterations)
+
+
+def _fitting(
+    error: NoRoomError,
+    compile_again: Callable[..., tuple[Bound, Replicas | None]],
+    feeds: list[Arrays],
+    scope: Scope,
+    settings: Settings,
+    replicas: Replicas | None,
+) -> tuple[Bound, list[Any]]:
+    """Plans anew without the launches that the device had no room for, until all others fit, and runs.
+
+    Binding a plan tries its kernels, so nothing has run yet.
+
+    Raises:
+        NoRoomError: If a kernel has no other way.
+    """
+    known = -1
+    while True:
+        _fusion.warning("%s; its next way is tried: %s", error.what, error.received)
+        entry, replicas = compile_again(replicas, own=True)
+        refusals = entry.compilation.first.device.refusals
+        if len(refusals) == known:
+            raise error
+        known = len(refusals)
+        try:
+            with flags.using_numerics(settings.numerics):
+                return entry, _results(entry, feeds, scope, settings.iterations, replicas)
+        except NoRoomError as another:
+            error = another
 
 
 @notes_signatures(undo=False)
@@ -239,12 +272,16 @@ class Executor:
                 with scheduled(base, where):
                     shared = entry.exact is not None and settings.iterations == 1
                     try:
-                        if replicas is None and settings.numerics is None:
-                            results = [entry.sessions[0].run(feeds[0], settings.iterations)]
-                        else:
-                            # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
-                            with flags.using_numerics(settings.numerics):
-                                results = _results(entry, feeds, where, settings.iterations, replicas)
+                        try:
+                            if replicas is None and settings.numerics is None:
+                                results = [entry.sessions[0].run(feeds[0], settings.iterations)]
+                            else:
+                                # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
+                                with flags.using_numerics(settings.numerics):
+                                    results = _results(entry, feeds, where, settings.iterations, replicas)
+                        except NoRoomError as error:
+                            again = partial(self._compile, cache, key, base, settings, feeds, names, pruned, where)
+                            entry, results = _fitting(error, again, feeds, where, settings, replicas)
                         shared = False
                     except TstaticError as error:
                         # Handlers of signals raise errors of other types; these two may come while state is written.

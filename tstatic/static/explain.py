@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from tstatic.comm.distribution import Report
@@ -24,11 +25,11 @@ from tstatic.static.ledger import CompileRecord, PlansInUse, ledger_lines
 from tstatic.static.property_status import PropertyStatus, plain
 from tstatic.static.savings import Saving, members_as_data
 from tstatic.static.strict_cost import StrictCost
-from tstatic.target import DEFAULT_TARGET
+from tstatic.target import DEFAULT_TARGET, Target
 from tstatic.where import Where, show
 
-BANDWIDTH = 0.9 * DEFAULT_TARGET.bandwidth
-"""Bytes per second that a copy reaches on the default target; lower bounds of times are computed from it."""
+COPIED = 0.9
+"""Part of its bandwidth that a copy reaches on a chip; lower bounds of times are computed from it."""
 
 
 def joined(members: Sequence[OpInfo]) -> str:
@@ -136,6 +137,8 @@ class Explanation:
         compilations: Those for runs of the CompiledProgram until now, with the parts of the cache key that changed.
         in_use: The plans that Executors keep for it, and how many runs found theirs.
         idle: Switch that is on and made no fusion -> why.
+        target: The chip whose bandwidth bounds the times of kernels: the device's own, or the one that kernels are planned for by
+            default.
 
     Example:
         >>> y = paddle.exp(static.data("x", [8]) * 2.0 + 1.0)
@@ -172,6 +175,8 @@ class Explanation:
     idle: Mapping[str, str] = field(default_factory=dict)
     outside_graphs: tuple[OutsideGraphs, ...] = ()
     graphs: tuple[GraphPart, ...] = ()
+    target: Target = DEFAULT_TARGET
+    _ways: Callable[[Kernel], str] = field(default=partial(explained, target=DEFAULT_TARGET), repr=False, compare=False)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -223,11 +228,11 @@ class Explanation:
             }
         done["fusions"] = {
             "applied": [
-                {**_applied(a, self.kernel_kind), "bytes_saved": one.nbytes, "launches_saved": one.launches,
+                {**_applied(a, self.kernel_kind, self.target), "bytes_saved": one.nbytes, "launches_saved": one.launches,
                  "memory_saved": one.memory}
                 for a, one in zip(self.applied, self.saved or (Saving(),) * len(self.applied), strict=True)
             ],
-            "shared": [_source(kernel) for kernel in self.shared],
+            "shared": [_source(kernel, self.target) for kernel in self.shared],
             "refused": [
                 {"fusion": r.fusion, "switch": r.switch, "code": r.code, "ops": members_as_data(r.members), "reason": r.reason,
                  "change": r.change, "bytes_possible": one.nbytes}
@@ -512,7 +517,7 @@ def _everything(e: Explanation) -> list[str]:
         lines.append(f"  {a.switch}: {joined(a.members)} -> {a.op} [{e.kernel_kind}]")
         lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where, 2)}" for m in a.members)
         if a.kernel is not None:
-            lines.append(f"    moves {_moves(a.kernel)}; {explained(a.kernel, DEFAULT_TARGET)}")
+            lines.append(f"    moves {_moves(a.kernel)}; {e._ways(a.kernel)}")
         if (a.kernel is not None or a.rewritten) and e.saved:
             memory = f", and {e.saved[i].memory:,} bytes at the peak" if e.saved[i].memory else ""
             lines.append(f"    saves {e.saved[i].nbytes:,} bytes and {e.saved[i].launches} launches{memory}")
@@ -541,21 +546,21 @@ def _at(where: Where | None, gap: int = 1) -> str:
     return f"{' ' * gap}at {text}" if text else ""
 
 
-def _applied(a: Applied, kind: str) -> dict[str, Any]:
+def _applied(a: Applied, kind: str, target: Target) -> dict[str, Any]:
     done: dict[str, Any] = {
         "fusion": a.fusion, "switch": a.switch, "op": a.op, "ops": members_as_data(a.members), "gone": list(a.gone),
         "kept": list(a.kept), "kernel": kind,
     }  # fmt: skip
     if a.kernel is not None:
-        done["source"] = _source(a.kernel)
+        done["source"] = _source(a.kernel, target)
     return done
 
 
-def _source(kernel: Kernel) -> dict[str, Any]:
+def _source(kernel: Kernel, target: Target) -> dict[str, Any]:
     calls = kernel.plan(DEFAULT_TARGET)
     return {
         "name": kernel.name, "template": kernel.template, "text": kernel.text, "bytes": kernel.nbytes,
-        "floor_us": kernel.nbytes / BANDWIDTH * 1e6,
+        "floor_us": kernel.nbytes / (COPIED * target.bandwidth) * 1e6 if target.bandwidth else None,
         "launches": [
             {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants),
              "num_warps": c.num_warps if isinstance(c, Launch) else 0, "bytes": moved}

@@ -11,10 +11,11 @@ from typing import Any
 from tstatic.display import size
 from tstatic.errors import ProgramError
 from tstatic.ir.program import Operator, Program
-from tstatic.static.explain import BANDWIDTH, Drawing, Explanation, Note
+from tstatic.static.explain import COPIED, Drawing, Explanation, Note
 from tstatic.static.explain_script import SCRIPT
 from tstatic.static.explain_style import STYLE
 from tstatic.static.savings import Saving
+from tstatic.target import Target
 from tstatic.version import __version__
 from tstatic.viz.folding import Group, edges_of, fold, phase_of
 from tstatic.viz.svg import clean, short
@@ -173,7 +174,7 @@ def _applied(explanation: Explanation) -> str:
         if "source" in row:
             # Equal layers have equal kernels: hundreds of copies of one text would make a page of megabytes.
             same = first.setdefault(row["source"]["name"], i)
-            parts.append(_kernel(row["source"], same if same != i else None))
+            parts.append(_kernel(row["source"], explanation.target, same if same != i else None))
         elif (into := explanation.taken_into(made)) is not None:
             parts.append(
                 f"<p>It is computed by the kernel of <code>{clean(into.op)}</code>, by {clean(into.switch)}.</p>"
@@ -207,9 +208,12 @@ def _listing(title: str, parts: Sequence[str], count: int | None = None, total: 
     return "\n".join([f'<section aria-label="{title}"><h2>{heading}</h2>', *parts, *none, "</section>"])
 
 
-def _kernel(source: Mapping[str, Any], same: int | None) -> str:
+def _kernel(source: Mapping[str, Any], target: Target, same: int | None) -> str:
     """Returns a kernel's launches and its text; a link to the fusion that has the ``same`` text instead, where one has."""
     launches = []
+    floor = "in a time that is not known, as the chip's bandwidth is not"
+    if target.bandwidth:
+        floor = f"{source['floor_us']:.3f} µs at {COPIED * target.bandwidth / 1e12:.1f} TB/s"
     for one in source["launches"]:
         constants = ", ".join(f"{n} = {v}" for n, v in one["constants"].items())
         cells = (one["function"], " × ".join(map(str, one["grid"])), constants, one["num_warps"], f"{one['bytes']:,}")
@@ -218,7 +222,7 @@ def _kernel(source: Mapping[str, Any], same: int | None) -> str:
         [
             f'<details class="kernel"><summary>kernel <code>{clean(source["name"])}</code></summary>',
             f"<p>Template <b>{clean(source['template'])}</b>; moves at least {source['bytes']:,} bytes: "
-            f"{source['floor_us']:.3f} µs at {BANDWIDTH / 1e12:.1f} TB/s; {len(launches)} launch{'es' * (len(launches) != 1)}.</p>",
+            f"{floor}; {len(launches)} launch{'es' * (len(launches) != 1)}.</p>",
             "<table><thead><tr><th>function</th><th>grid</th><th>constants</th><th>warps</th><th>bytes</th></tr></thead>"
             f"<tbody>{''.join(launches)}</tbody></table>",
             f"<pre><code>{clean(source['text'])}</code></pre>"

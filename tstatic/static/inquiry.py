@@ -11,6 +11,7 @@ from functools import cache, partial
 from tstatic import flags
 from tstatic.devices import cpu_device
 from tstatic.fusion import FUSIONS
+from tstatic.fusion.choice import explained
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Log, Rejection, kernels_of
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
@@ -39,7 +40,7 @@ from tstatic.static.savings import Operators, Savings, bytes_of, named_members
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.static.strict_cost import StrictCost, StrictRefusal
 from tstatic.static.why import Only, Question, left_of, only_one, why_apart
-from tstatic.target import DEFAULT_TARGET
+from tstatic.target import DEFAULT_TARGET, Target
 
 
 def _named(op: FrozenOp, names: dict[str, str], inputs: bool) -> dict[str, tuple[str, ...]]:
@@ -250,6 +251,7 @@ def build_explanation(
     idle = _idle(frozen, metas, log, build)
     refused = {r.switch for r in log.refused}
     silent = {switch: why for switch, why in idle.items() if switch not in refused}
+    target = DEFAULT_TARGET if _target(made).large_programs else _target(made)
     said = made.report.said() if made.report is not None else None
     return Explanation(
         (*properties(build, execution, log.applied, log.refused, switches, said, chosen, silent), *statuses),
@@ -276,6 +278,8 @@ def build_explanation(
         idle=idle,
         outside_graphs=outside_graphs(fused, after_metas, cpu_device()),
         graphs=graph_parts(fused, after_metas, cpu_device()),
+        target=target,
+        _ways=partial(explained, target=target, device=made.first.device),
     )
 
 
@@ -301,11 +305,15 @@ def _idle(frozen: FrozenProgram, metas: Mapping[str, Meta], log: Log, build: Bui
 
 def _shared(made: Compilation, fused: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels) -> tuple[Kernel, ...]:
     """Returns the kernels that a device's plan has beside those of fused ops."""
-    device = made.first.device
-    target = device.target if device.generated else DEFAULT_TARGET
-    found = pipeline.planned_kernels(fused, metas, kernels, target)[2]
+    found = pipeline.planned_kernels(fused, metas, kernels, _target(made))[2]
     own = {id(kernel) for kernel in kernels.values()}
     return tuple(one.kernel for one in found.values() if id(one.kernel) not in own)
+
+
+def _target(made: Compilation) -> Target:
+    """Returns the chip that kernels are launched on; where none are, the one that they are planned for by default."""
+    device = made.first.device
+    return device.target if device.generated else DEFAULT_TARGET
 
 
 def _bytes(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[str, int]:

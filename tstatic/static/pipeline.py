@@ -9,7 +9,7 @@ from tstatic import flags
 from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.devices import Device
 from tstatic.display import counted
-from tstatic.errors import FeedError
+from tstatic.errors import FeedError, NoRoomError
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.choice import choose
 from tstatic.fusion.codegen.kernel import Kernel
@@ -189,8 +189,17 @@ def planned_kernels(
         kernels: Those of the fused ops.
         target: The chip.
         device: The device that launches them; ``None``: none does.
+
+    Raises:
+        NoRoomError: If the device turned out to have no room for any way of a kernel.
     """
-    planned = {outputs: (kernel, choose(kernel, target, device)) for outputs, kernel in kernels.items()}
+    planned = {}
+    for outputs, kernel in kernels.items():
+        try:
+            planned[outputs] = kernel, choose(kernel, target, device)
+        except NoRoomError as error:
+            op = next(one for one in frozen.ops if one.outputs == outputs)
+            raise error.add_context(op=op.type, where=show(op.where)) from None
     frozen, metas, found = finish_together(frozen, metas, planned)
     return frozen, metas, {outputs: Generated(*one) for outputs, one in found.items()}
 

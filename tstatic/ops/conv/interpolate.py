@@ -16,6 +16,7 @@ from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, OpSpec, Va
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.ref import plain
 from tstatic.ir.split import FILTERS, Split
+from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv import _conv_onnx as _onnx
@@ -208,7 +209,7 @@ def _cost(x: Meta, out: Meta) -> Cost:
 
 
 # ---------------------------------------------------------------------------------------------------------------- torch
-def _torch_resize(torch: Any, source: Any, attrs: Mapping[str, Any]) -> Any:
+def _torch_resize(torch: Any, source: Any, attrs: Mapping[str, Any], tables: Any) -> Any:
     """Interpolates a channels-first tensor: torch's function where the meanings agree, else gathers and sums."""
     resize = Resize(source.shape[2:], attrs)
     align, mode = resize.align
@@ -223,20 +224,20 @@ def _torch_resize(torch: Any, source: Any, attrs: Mapping[str, Any]) -> Any:
     for axis, taps in enumerate(resize.taps(kind)):
         total: Any = 0
         for place, weight in taps:
-            index = torch.as_tensor(place, device=source.device)
+            index = tables(torch, place, torch.int64, source.device)
             shape = (-1, *[1] * (source.dim() - axis - 3))
-            factor = torch.as_tensor(weight.tolist(), dtype=source.dtype, device=source.device).reshape(shape)
+            factor = tables(torch, weight.tolist(), source.dtype, source.device).reshape(shape)
             total = total + source.index_select(axis + 2, index) * factor
         source = total
     return source
 
 
-def _lower(torch: Any, x: Any, **attrs: Any) -> Any:
+def _lower(torch: Any, x: Any, *, tables: Any = fresh, **attrs: Any) -> Any:
     layout = attrs["data_layout"]
-    return torch_back(_torch_resize(torch, torch_wide(torch_first(x, layout)), attrs), layout, x.dtype)
+    return torch_back(_torch_resize(torch, torch_wide(torch_first(x, layout)), attrs, tables), layout, x.dtype)
 
 
-def _grad_lower(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
+def _grad_lower(torch: Any, x: Any, dout: Any, *, tables: Any = fresh, **attrs: Any) -> Any:
     layout = attrs["data_layout"]
     arrived = torch_wide(torch_first(dout, layout))
     shape = torch_first(x, layout).shape
@@ -254,9 +255,9 @@ def _grad_lower(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
     for axis, taps in reversed(list(enumerate(resize.taps(kind)))):
         total = arrived.new_zeros([*arrived.shape[: axis + 2], shape[axis + 2], *arrived.shape[axis + 3 :]])
         for place, weight in taps:
-            index = torch.as_tensor(place, device=arrived.device)
+            index = tables(torch, place, torch.int64, arrived.device)
             wide = (-1, *[1] * (arrived.dim() - axis - 3))
-            factor = torch.as_tensor(weight.tolist(), dtype=arrived.dtype, device=arrived.device).reshape(wide)
+            factor = tables(torch, weight.tolist(), arrived.dtype, arrived.device).reshape(wide)
             total.index_add_(axis + 2, index, arrived * factor)
         arrived = total
     return torch_back(arrived, layout, x.dtype)

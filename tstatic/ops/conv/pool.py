@@ -13,6 +13,7 @@ from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, OpSpec, Va
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_elements
+from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv import _conv_onnx as _onnx
@@ -234,7 +235,9 @@ def _averages_wide(pooling: Pooling, *, pooling_type: str, **attrs: Any) -> bool
     return pooling_type == "avg" and (len(pooling.sizes) == 3 or not whole)
 
 
-def _torch_plan(torch: Any, x: Any, pooling: Pooling, maximum: bool, exclusive: bool) -> tuple[Any, Any, bool, Any]:
+def _torch_plan(
+    torch: Any, x: Any, pooling: Pooling, maximum: bool, exclusive: bool, tables: Any
+) -> tuple[Any, Any, bool, Any]:
     """Returns how torch's functions pool a channels-first tensor: its input, paddings, whether those count, and a divisor.
 
     torch has one padding per axis, of at most half a window, and another rule for ``ceil_mode``: others are put on beforehand.
@@ -253,12 +256,12 @@ def _torch_plan(torch: Any, x: Any, pooling: Pooling, maximum: bool, exclusive: 
         ones = torch.nn.functional.pad(ones, pads)
         divisor = _torch_function(torch, "avg_pool", rank)(ones, pooling.kernel, pooling.strides, divisor_override=1)
     else:
-        divisor = _outer(torch, [torch.tensor(e, dtype=x.dtype, device=x.device) for e in extents])
+        divisor = _outer(torch, [tables(torch, e, x.dtype, x.device) for e in extents])
     # A window without values has the sum 0, whatever it is divided by.
     return padded, zeros, True, divisor.clamp(min=1)
 
 
-def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
+def _torch_pool(torch: Any, x: Any, tables: Any, **attrs: Any) -> Any:
     """Pools a channels-first tensor by torch's functions."""
     pooling = Pooling(x.shape[2:], attrs)
     rank, kind = len(pooling.sizes), attrs["pooling_type"]
@@ -266,7 +269,7 @@ def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
         x = torch_wide(x)
     if pooling.adaptive:
         return _torch_function(torch, f"adaptive_{kind}_pool", rank)(x, pooling.outs)
-    source, pads, counts, divisor = _torch_plan(torch, x, pooling, kind == "max", attrs["exclusive"])
+    source, pads, counts, divisor = _torch_plan(torch, x, pooling, kind == "max", attrs["exclusive"], tables)
     pool = _torch_function(torch, f"{kind}_pool", rank)
     if kind == "max":
         return pool(source, pooling.kernel, pooling.strides, pads)
@@ -276,7 +279,7 @@ def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
     return (sums / divisor)[..., *map(slice, pooling.outs)]
 
 
-def _torch_pool_grad(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
+def _torch_pool_grad(torch: Any, x: Any, dout: Any, tables: Any, **attrs: Any) -> Any:
     """Returns the gradient of :func:`_torch_pool`."""
     pooling = Pooling(x.shape[2:], attrs)
     rank, aten, maximum = len(pooling.sizes), torch.ops.aten, attrs["pooling_type"] == "max"
@@ -290,7 +293,7 @@ def _torch_pool_grad(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
             return torch.div(dout.expand(x.shape), math.prod(pooling.sizes))
         return getattr(aten, f"_adaptive_avg_pool{rank}d_backward")(dout, x)
     kernel, strides, ones = pooling.kernel, pooling.strides, [1] * rank
-    source, pads, counts, divisor = _torch_plan(torch, x, pooling, maximum, attrs["exclusive"])
+    source, pads, counts, divisor = _torch_plan(torch, x, pooling, maximum, attrs["exclusive"], tables)
     # On a GPU torch takes both to lie alike, whatever strides they have.
     source, dout = _in_one_order(torch, source, dout)
     if maximum:
@@ -325,14 +328,14 @@ def _outer(torch: Any, factors: Sequence[Any]) -> Any:
     return math.prod(f.reshape(-1, *[1] * (len(factors) - 1 - axis)) for axis, f in enumerate(factors))
 
 
-def _lower(torch: Any, x: Any, **attrs: Any) -> Any:
+def _lower(torch: Any, x: Any, *, tables: Any = fresh, **attrs: Any) -> Any:
     layout = attrs["data_format"]
-    return torch_back(_torch_pool(torch, torch_first(x, layout), **attrs), layout, x.dtype)
+    return torch_back(_torch_pool(torch, torch_first(x, layout), tables, **attrs), layout, x.dtype)
 
 
-def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, **attrs: Any) -> Any:
+def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, *, tables: Any = fresh, **attrs: Any) -> Any:
     layout = attrs["data_format"]
-    dx = _torch_pool_grad(torch, torch_first(x, layout), torch_first(dout, layout), **attrs)
+    dx = _torch_pool_grad(torch, torch_first(x, layout), torch_first(dout, layout), tables, **attrs)
     return torch_back(dx, layout, x.dtype)
 
 
@@ -437,7 +440,7 @@ def _index_ref(x: Array, out: Array, mask: Array | None, **attrs: Any) -> None:
         max_pool_index(x, out, mask, axes)
 
 
-def _index_lower(torch: Any, x: Any, **attrs: Any) -> Any:
+def _index_lower(torch: Any, x: Any, *, tables: Any = fresh, **attrs: Any) -> Any:
     pooling = Pooling(x.shape[2:], attrs)
     # torch has no maxima of integers by windows; a float64 holds those up to 2^53.
     rank, source = len(pooling.sizes), x if x.is_floating_point() else x.double()
@@ -453,7 +456,7 @@ def _index_lower(torch: Any, x: Any, **attrs: Any) -> Any:
         place = place + (index % wide - before) * inner
         index, inner = index // wide, inner * size
     keep = (..., *map(slice, pooling.outs))
-    full = _outer(torch, [torch.tensor([b > a for a, b in axis], device=x.device) for axis in pooling.bounds])
+    full = _outer(torch, [tables(torch, [b > a for a, b in axis], torch.bool, x.device) for axis in pooling.bounds])
     return out[keep].to(x.dtype), torch.where(full.bool(), place[keep], -1).int()
 
 

@@ -21,6 +21,7 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
+from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.detection._boxes import FLOATS, Array, check_boxes
 from tstatic.ops.shape._shapes import emit_one
@@ -82,9 +83,9 @@ def _ref(
 
 def _lower(
     torch: Any, prior: Any, given: Any, target: Any,
-    *, code_type: str, box_normalized: bool, axis: int, variance: Sequence[float],
+    *, code_type: str, box_normalized: bool, axis: int, variance: Sequence[float], tables: Any = fresh,
 ) -> Any:  # fmt: skip
-    factors = torch.tensor(variance, dtype=prior.dtype, device=prior.device)
+    factors = tables(torch, variance, prior.dtype, prior.device)
     return _coded(torch, prior, given, target, code_type, box_normalized, axis, factors)
 
 

@@ -12,6 +12,7 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import FLOATS, check_each, check_length, check_number, check_rank, check_same_dtype, check_type
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import Meta
 from tstatic.ops.detection._boxes import Array
 
@@ -90,11 +91,11 @@ def _ref(
 def _lower(
     torch: Any, x: Any, image: Any, *, min_sizes: Sequence[float], max_sizes: Sequence[float],
     aspect_ratios: Sequence[float], variances: Sequence[float], flip: bool, clip: bool, step_w: float, step_h: float,
-    offset: float, min_max_aspect_ratios_order: bool,
+    offset: float, min_max_aspect_ratios_order: bool, tables: Any = fresh,
 ) -> Any:  # fmt: skip
     def line(values: Any) -> Any:
         given = range(values) if isinstance(values, int) else values
-        return torch.tensor(list(given), dtype=x.dtype, device=x.device)
+        return tables(torch, list(given), x.dtype, x.device)
 
     sides = _sides(min_sizes, max_sizes, _ratios(aspect_ratios, flip), min_max_aspect_ratios_order)
     boxes = _priors(torch, x, image, line, sides, clip, step_w, step_h, offset)

@@ -21,6 +21,7 @@ from tstatic.ir.checks import (
 )
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.detection._boxes import FLOATS, Array
 
@@ -103,10 +104,10 @@ def _ref(
 
 def _lower(
     torch: Any, x: Any, size: Any, *, anchors: Sequence[int], class_num: int, conf_thresh: float, downsample_ratio: int,
-    clip_bbox: bool, scale_x_y: float, iou_aware: bool, iou_aware_factor: float,
+    clip_bbox: bool, scale_x_y: float, iou_aware: bool, iou_aware_factor: float, tables: Any = fresh,
 ) -> Any:  # fmt: skip
     def line(values: Any) -> Any:
-        return torch.tensor(list(values), dtype=x.dtype, device=x.device)
+        return tables(torch, list(values), x.dtype, x.device)
 
     return _boxes(
         torch, x, size.to(x.dtype), line, anchors, class_num, conf_thresh, downsample_ratio, clip_bbox, scale_x_y,

@@ -221,7 +221,7 @@ def _is_empty(x: Any, out: Any) -> None:
 
 register(OpDef(
     "is_empty", "X -> Out", infer=lambda x: Meta((), bool_), ref=_is_empty, shape_only=("X",), complex="linear",
-    lower=lambda torch, x: torch.tensor(not x.numel(), device=x.device), onnx=_onnx.is_empty,
+    lower=lambda torch, x: torch.full((), not x.numel(), dtype=torch.bool, device=x.device), onnx=_onnx.is_empty,
     domain=Domain("unary", others=_ANY, ulps=0),
 ))  # fmt: skip
 
@@ -472,7 +472,7 @@ def _equal_all_infer(x: Meta, y: Meta) -> Meta:
 
 register(OpDef(
     "equal_all", "X, Y -> Out", infer=_equal_all_infer, ref=plain(_equal_all, _equal_all_scratch),
-    lower=lambda torch, x, y: (x == y).all() if x.shape == y.shape else torch.tensor(False, device=x.device),
+    lower=lambda torch, x, y: (x == y).all() if x.shape == y.shape else torch.zeros((), dtype=torch.bool, device=x.device),
     domain=Domain(
         cases=tuple(Case(s) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3,), (4,)), ((3, 1), (3,)))),
         values={"X": ValueRange(0, 1), "Y": ValueRange(0, 1)}, others=("int64", "int32", "bool"), ulps=0,

@@ -43,8 +43,7 @@ def _back(x: Array, mask: Array, dy: Array, dx: Array) -> None:
 
 def _lower_back(torch: Any, x: Any, mask: Any, dy: Any) -> Any:
     shape = torch.broadcast_shapes(x.shape, mask.shape)
-    wide = torch.zeros(shape, dtype=dy.dtype, device=dy.device)
-    wide[mask.expand(shape)] = dy
+    wide = torch.zeros(shape, dtype=dy.dtype, device=dy.device).masked_scatter(mask.expand(shape), dy)
     return wide.sum_to_size(tuple(x.shape))
 
 

@@ -61,6 +61,10 @@ def stored(function: Callable[..., Any], outs: Sequence[Array | None], *arrays: 
             np.copyto(out, value, casting="unsafe")
 
 
+SINGULAR = "a singular matrix is an error, which the host has to raise"
+CONVERGED = "a decomposition that does not converge is an error, which the host has to raise"
+
+
 def matrix_op(
     type: str,
     slots: str,
@@ -74,6 +78,8 @@ def matrix_op(
     attrs: Mapping[str, Any] = NO_ATTRS,
     regular: Sequence[str] = ("Input", "X"),
     ulps: float = 4096.0,
+    waits: str = "",
+    back_waits: str = "",
     paddle: PaddleForm | None = None,
     onnx: Callable[..., Any] | str = "ONNX does not decompose or invert matrices",
 ) -> None:
@@ -91,6 +97,7 @@ def matrix_op(
         torch_back: As ``back``, in torch; without it the gradient is computed on the host, and torch's own is what tests compare.
         attrs: Attributes.
         regular: Slots for which tests draw well-conditioned matrices.
+        waits, back_waits: Why the host waits for the device in ``torch_function`` and in ``torch_back``.
         paddle: How Paddle's files have it.
         onnx: Its form in ONNX, or why it has none.
         ulps: The tolerance, in units in the last place: what rounding makes of a condition number of some hundreds.
@@ -125,9 +132,15 @@ def matrix_op(
         # Without this, the gradients of outputs that nothing reads would be missing instead of zero.
         host = "" if torch_back is not None else NO_GRADIENT_CALL
         given = ", ".join([*ins, *outs, *(f"{o}@GRAD" for o in outs)])
-        grad = GradOp(f"{given} -> {', '.join(f'{i}@GRAD' for i in ins)}", ref=grad_ref, lower=grad_lower, host=host)
+        grad = GradOp(
+            f"{given} -> {', '.join(f'{i}@GRAD' for i in ins)}",
+            ref=grad_ref,
+            lower=grad_lower,
+            host=host,
+            waits=back_waits,
+        )
     register(OpDef(
         type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
         domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,
-        onnx=onnx, uses_blas=True,
+        onnx=onnx, uses_blas=True, waits=waits,
     ))  # fmt: skip

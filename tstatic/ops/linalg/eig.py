@@ -13,7 +13,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._host import NO_GRADIENT_CALL
 from tstatic.ops.elementwise.complex_numbers import COMPLEX
-from tstatic.ops.linalg._batched import FLOATS, check_matrices, stored, t
+from tstatic.ops.linalg._batched import CONVERGED, FLOATS, check_matrices, stored, t
 from tstatic.tuned._common import Array
 
 
@@ -84,7 +84,7 @@ def _torch_back(torch: Any, x: Any, values: Any, v: Any, dvalues: Any, dv: Any) 
 
 
 register(OpDef(
-    "eig", "X -> Eigenvalues, Eigenvectors", infer=_infer, complex="own", uses_blas=True,
+    "eig", "X -> Eigenvalues, Eigenvectors", infer=_infer, complex="own", uses_blas=True, waits=CONVERGED,
     ref=lambda x, values, vectors: stored(_eig, (values, vectors), x), lower=_torch_eig,
     # Without this, the gradients of outputs that nothing reads would be missing instead of zero.
     grad=GradOp(

@@ -11,7 +11,7 @@ from tstatic.ir.checks import check_int, check_not_empty
 from tstatic.ir.opdef import Case, export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, broadcast_shapes
-from tstatic.ops.linalg._batched import check_matrices, matrix_op, t
+from tstatic.ops.linalg._batched import SINGULAR, check_matrices, matrix_op, t
 from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.diagonal import eye
@@ -40,11 +40,12 @@ matrix_op(
     _BACK_INV,
     _SQUARE,
     torch_back=lambda torch, x, out, dout: -out.mT @ dout @ out.mT,
+    waits=SINGULAR,
 )
 matrix_op(
     "determinant", "Input -> Out", lambda x: _square(x).with_shape(x.shape[:-2]), np.linalg.det,
     lambda torch, x: torch.linalg.det(x), _det_back, _SQUARE, onnx=lambda g, x: g("Det", x),
-    torch_back=lambda torch, x, out, dout: (dout * out)[..., None, None] * torch.linalg.inv(x).mT,
+    torch_back=lambda torch, x, out, dout: (dout * out)[..., None, None] * torch.linalg.inv(x).mT, back_waits=SINGULAR,
 )  # fmt: skip
 
 
@@ -56,7 +57,7 @@ matrix_op(
     "slogdeterminant", "Input -> Out", lambda x: _square(x).with_shape((2, *x.shape[:-2])), _slogdet,
     lambda torch, x: torch.stack(tuple(torch.linalg.slogdet(x))),
     lambda x, out, dout: dout[1][..., None, None] * t(np.linalg.inv(x)), _SQUARE,
-    torch_back=lambda torch, x, out, dout: dout[1][..., None, None] * torch.linalg.inv(x).mT,
+    torch_back=lambda torch, x, out, dout: dout[1][..., None, None] * torch.linalg.inv(x).mT, back_waits=SINGULAR,
 )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def _torch_solve_back(torch: Any, x: Any, y: Any, out: Any, dout: Any) -> Any:
 matrix_op(
     "solve", "X, Y -> Out", _infer_solve, _solve, lambda torch, x, y: torch.linalg.solve(x, y), _solve_back,
     (Case(((3, 3), (3, 2))), Case(((2, 2, 2), (2, 2, 3))), Case(((3, 3), (3,))), Case(((2, 2, 2), (2, 1)))),
-    torch_back=_torch_solve_back,
+    torch_back=_torch_solve_back, waits=SINGULAR, back_waits=SINGULAR,
 )  # fmt: skip
 
 _TRIANGLE = {"upper": True, "transpose": False, "unitriangular": False}

@@ -50,7 +50,7 @@ def _accuracy_ref(
 
 def _accuracy_lower(torch: Any, out: Any, indices: Any, label: Any, *, one_d: bool) -> Any:
     hits = (indices == label.reshape(-1, 1)).any(1).sum()
-    rows = torch.tensor(indices.shape[0], device=indices.device)
+    rows = torch.full((), indices.shape[0], dtype=torch.int64, device=indices.device)
     shape = (1,) if one_d else ()
     kinds = ((hits.double() / rows, torch.float32), (hits, torch.int32), (rows, torch.int32))
     return tuple(v.to(kind).reshape(shape) for v, kind in kinds)

@@ -361,7 +361,8 @@ def _check_range(low: float, high: float, bins: int) -> None:
 register(OpDef(
     "histogram", "X -> Out", attrs={"bins": 100, "min": Attr(0, "number"), "max": Attr(0, "number")},
     infer=lambda x, *, bins: Meta((check_int(bins, "bins", "histogram", least=1),), int64),
-    ref=_ref_histogram, lower=_lower_histogram, paddle=PaddleForm(whole=("min", "max")),
+    ref=_ref_histogram, lower=_lower_histogram, waits="a range that is taken from the values, and is not finite, is an error",
+    paddle=PaddleForm(whole=("min", "max")),
     domain=Domain(
         cases=(
             Case(((30,),), {"bins": 5}), Case(((4, 5),), {"bins": 3, "min": -1, "max": 1}),

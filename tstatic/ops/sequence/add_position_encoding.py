@@ -10,6 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_divisible, check_dtype, check_number, check_rank
 from tstatic.ir.opdef import LOD, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._gradients import passed
 from tstatic.ops._low import in_float32
@@ -29,11 +30,14 @@ def _infer(x: Meta, offsets: Meta | None) -> Meta:
     return x
 
 
+def _lengths(half: int) -> Array:
+    """Returns what positions are divided by in each sine."""
+    return 10000.0 ** (np.arange(half) / max(half - 1, 1)) if half > 1 else np.full(half, 10000.0)
+
+
 def _waves(at: Array, size: int) -> Array:
     """Returns ``[positions, size]``: sines in the first half, cosines in the second one."""
-    half = size // 2
-    lengths = 10000.0 ** (np.arange(half) / max(half - 1, 1)) if half > 1 else np.full(half, 10000.0)
-    angles = at[:, None] / lengths
+    angles = at[:, None] / _lengths(size // 2)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
@@ -47,9 +51,12 @@ def _ref(x: Array, offsets: Array | None, out: Array, *, alpha: float, beta: flo
     out += (beta * _waves(_at(x, offsets), x.shape[-1])).astype(x.dtype)
 
 
-def _lower(torch: Any, x: Any, offsets: Any, *, alpha: float, beta: float) -> Any:
-    at = _at(x, None if offsets is None else offsets.cpu().numpy())
-    return x * alpha + torch.from_numpy(beta * _waves(at, x.shape[-1])).to(x.dtype).to(x.device)
+def _lower(torch: Any, x: Any, offsets: Any, *, alpha: float, beta: float, tables: Any = fresh) -> Any:
+    at = torch.arange(x.shape[1 if offsets is None else 0], device=x.device)
+    if offsets is not None:
+        at = at - offsets[torch.searchsorted(offsets.contiguous(), at, right=True) - 1]
+    angles = at[:, None] / tables(torch, _lengths(x.shape[-1] // 2), torch.float64, x.device)
+    return x * alpha + (beta * torch.cat([angles.sin(), angles.cos()], 1)).to(x.dtype)
 
 
 def _grad(ctx: GradContext) -> list[OpSpec]:

@@ -18,6 +18,7 @@ from tstatic.ir.opdef import LOD, Attr, Case, Domain, OpDef, OpSpec, ValueRange,
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.no_effect import PLACE
 from tstatic.ops._call_ref import CallRef, copies
@@ -427,13 +428,15 @@ def _assign_calls(out: Array, *, shape: Shape, dtype: DType, values: Any) -> Cal
     return [(np.copyto, (out, unpacked(values, dtype, shape)))]
 
 
-def _assign_lower(torch: Any, *, shape: Shape, dtype: DType, values: Any, device: Any = None) -> Any:
+def _assign_lower(
+    torch: Any, *, shape: Shape, dtype: DType, values: Any, device: Any = "cpu", tables: Any = fresh
+) -> Any:
     kind = getattr(torch, dtype.name)
-    if isinstance(values, bytes) and values:
-        found = torch.frombuffer(bytearray(values), dtype=kind).reshape(shape)
-    else:
-        found = torch.tensor(() if isinstance(values, bytes) else values, dtype=kind).reshape(shape)
-    return found.to(device)
+    if not len(values):
+        return torch.empty(shape, dtype=kind, device=device)
+    flat = np.frombuffer(unpacked(values, dtype, shape).tobytes(), np.uint8)
+    # A copy: the table stays, whatever is done to the result.
+    return tables(torch, flat, torch.uint8, device).clone().view(kind).reshape(shape)
 
 
 _PADDLE_VALUES = {

@@ -130,18 +130,19 @@ def torch_pad(torch: Any, x: Any, pads: Pads, mode: str, value: float) -> Any:
         return torch.nn.functional.pad(x, flat, value=value) if flat else x.clone()
     for axis, (low, high) in enumerate(pads):
         if low or high:
-            x = x.index_select(axis, torch.tensor(_shown(x.shape[axis], low, high, mode), device=x.device))
+            x = x.index_select(axis, _shown(torch, x.shape[axis], low, high, mode, x.device))
     return x.contiguous()
 
 
-def _shown(size: int, low: int, high: int, mode: str) -> list[int]:
+def _shown(torch: Any, size: int, low: int, high: int, mode: str, device: Any) -> Any:
     """Returns which element each position of a padded axis shows."""
-    places = range(-low, size + high)
+    places = torch.arange(-low, size + high, device=device)
     if mode == "circular":
-        return [p % size for p in places]
+        return places % size
     if mode == "replicate":
-        return [min(max(p, 0), size - 1) for p in places]
-    return [-p if p < 0 else 2 * size - 2 - p if p >= size else p for p in places]
+        return places.clamp(0, size - 1)
+    # Reflected at the first element, then at the last one.
+    return (size - 1) - ((size - 1) - places.abs()).abs()
 
 
 def torch_fold(torch: Any, shape: Sequence[int], dout: Any, pads: Pads, mode: str) -> Any:
@@ -156,7 +157,7 @@ def torch_fold(torch: Any, shape: Sequence[int], dout: Any, pads: Pads, mode: st
         if low or high:
             sizes = list(wide.shape)
             sizes[axis] = shape[axis]
-            index = torch.tensor(_shown(shape[axis], low, high, mode), device=dout.device)
+            index = _shown(torch, shape[axis], low, high, mode, dout.device)
             wide = torch.zeros(sizes, dtype=wide.dtype, device=dout.device).index_add(axis, index, wide)
     return wide.to(dout.dtype)
 

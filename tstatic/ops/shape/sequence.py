@@ -27,6 +27,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, Val
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
+from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int32, int64
 from tstatic.ops._call_ref import copies
 from tstatic.ops.control.debug import Assert
@@ -420,9 +421,14 @@ def _shape_calls(x: Array, out: Array) -> list[Call]:
     return [copy(out, np.array(x.shape, out.dtype))]
 
 
+def _lower_shape(torch: Any, x: Any, *, tables: Any = fresh) -> Any:
+    # A copy: the table stays, whatever is done to the result.
+    return tables(torch, tuple(x.shape), torch.int32, x.device).clone()
+
+
 register(OpDef(
     "shape", "Input -> Out", infer=_infer_shape, ref=copies(_shape_calls),
-    lower=lambda torch, x: torch.tensor(tuple(x.shape), dtype=torch.int32, device=x.device), shape_only=("Input",),
+    lower=_lower_shape, shape_only=("Input",),
     domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
     complex="linear", onnx=lambda g, x: g.sizes(x),
 ))  # fmt: skip
@@ -450,7 +456,7 @@ def _size_calls(x: Array, out: Array) -> list[Call]:
 
 register(OpDef(
     "size", "Input -> Out", infer=lambda x: Meta((), int64), ref=copies(_size_calls),
-    lower=lambda torch, x: torch.tensor(x.numel(), device=x.device), shape_only=("Input",),
+    lower=lambda torch, x: torch.full((), x.numel(), dtype=torch.int64, device=x.device), shape_only=("Input",),
     domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
     complex="linear", onnx=lambda g, x: g("Size", x, dtype=int64),
 ))  # fmt: skip

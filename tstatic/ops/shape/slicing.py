@@ -171,10 +171,10 @@ def selection(
 
     def lower(torch: Any, tensor: Any, *given: Any, **values: Any) -> Any:
         runs, gone = find(tuple(tensor.shape), _to_numpy(given), **values)
-        for axis, run in runs.items():
-            places = range(*bounded(tensor.shape[axis], *run).indices(tensor.shape[axis]))
-            tensor = tensor.index_select(axis, torch.tensor(list(places), dtype=torch.int64, device=tensor.device))
-        return tensor.squeeze(tuple(gone)) if len(gone) else tensor
+        part, flipped = _torch_part(tensor, runs)
+        # A view would be the input's memory.
+        part = part.flip(flipped) if flipped else part.clone(memory_format=torch.contiguous_format)
+        return part.squeeze(tuple(gone)) if len(gone) else part
 
     def back_calls(like: Array, *rest: Any, **values: Any) -> list[Call]:
         dout, dx = rest[count], rest[count + 1]
@@ -188,12 +188,13 @@ def selection(
             function(*args)
 
     def back_lower(torch: Any, like: Any, *rest: Any, **values: Any) -> Any:
-        # Positions of the selected elements: negative strides, which torch's slices lack, need no case of their own.
-        places = view(np.arange(like.numel()).reshape(tuple(like.shape)), *_to_numpy(rest[:count]), **values)
+        runs, _ = find(tuple(like.shape), _to_numpy(rest[:count]), **values)
         dout = rest[count]
-        dx = torch.zeros(like.numel(), dtype=dout.dtype, device=dout.device)
-        dx[torch.as_tensor(places.reshape(-1).copy(), device=dout.device)] = dout.reshape(-1)
-        return dx.reshape(like.shape)
+        dx = torch.zeros(tuple(like.shape), dtype=dout.dtype, device=dout.device)
+        part, flipped = _torch_part(dx, runs)
+        dout = dout.reshape(part.shape)
+        part.copy_(dout.flip(flipped) if flipped else dout)
+        return dx
 
     names = keywords(find) if names is None else tuple(names)
     slots = ", ".join((x, *tensors))
@@ -218,6 +219,21 @@ def selection(
         domain=domain,
         complex="linear",
     )
+
+
+def _torch_part(tensor: Any, runs: Runs) -> tuple[Any, list[int]]:
+    """Returns the selected part of a tensor as a view, and the axes along which it has to be read backwards.
+
+    torch's slices have no negative steps.
+    """
+    index, flipped = [slice(None)] * tensor.dim(), []
+    for axis, run in runs.items():
+        places = range(*bounded(tensor.shape[axis], *run).indices(tensor.shape[axis]))
+        if places.step < 0:
+            places = places[::-1]
+            flipped.append(axis)
+        index[axis] = slice(places.start, places.stop, places.step) if places else slice(0, 0)
+    return tensor[tuple(index)], flipped
 
 
 def _is_given(tensor: Any) -> bool:

@@ -336,7 +336,9 @@ def _grad_lower(
     lengths = logits_length.reshape(-1) if logits_length is not None else logits_offsets.diff()
     each = dloss.reshape(-1) / lengths.clamp(min=1) if norm_by_times else dloss.reshape(-1)
     each = each.to(grad.dtype)
-    return grad * (each[:, None] if logits_length is not None else each.repeat_interleave(lengths)[:, None])
+    if logits_length is None:
+        each = each.repeat_interleave(lengths, output_size=len(grad))
+    return grad * each[:, None]
 
 
 register(OpDef(

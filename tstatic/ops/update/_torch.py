@@ -138,16 +138,24 @@ def with_rows(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], input
         rows, rest = values[at], [*values[:at], *values[at + 1 :]]
         if rows is None:
             return lower(torch, *rest, **attrs)
-        index = rows[rows < values[param].shape[0]].long()
+        count = values[param].shape[0]
+        # Numbers from the count on name no row. Only the device knows how many there are, so each is computed as the first row once
+        # more, and written there once more; where no row is named, that one keeps its old value.
+        rows = rows.long() if count else rows[:0].long()
+        given = rows < count
+        source = torch.where(given, torch.arange(len(rows), device=rows.device), 0)
+        index = rows.index_select(0, source).clamp(max=count - 1)
         tables = [i for i in bodies if values[i] is not None]
         gathered = list(values)
-        gathered[grad] = values[grad][: index.shape[0]]
+        gathered[grad] = values[grad].index_select(0, source)
         for i in tables:
             gathered[i] = values[i].index_select(0, index)
         news = lower(torch, *gathered[:at], *gathered[at + 1 :], **attrs)
-        return tuple(
-            values[i].index_copy(0, index, new) if i in tables and new is not None else new
-            for i, new in zip(old, news, strict=True)
-        )
+
+        def put(i: int, new: Any) -> Any:
+            some = given[:1].reshape(-1, *[1] * (new.dim() - 1))
+            return values[i].index_copy(0, index, torch.where(some, new, gathered[i].to(new.dtype)))
+
+        return tuple(put(i, new) if i in tables and new is not None else new for i, new in zip(old, news, strict=True))
 
     return on_rows
