@@ -293,12 +293,8 @@ def fill_keep(out: Array, drop: float, key: PhiloxKey, start: int = 0) -> None:
     each_chunk(out, np.dtype(np.uint8), start, kernel, per_block)
 
 
-def fill_bernoulli(out: Array, p: Array, key: PhiloxKey, start: int = 0) -> float | None:
-    """Writes 1 where a float32 uniform number lies below ``p``, else 0.
-
-    Returns:
-        A value of ``p`` that is not a probability, if there is one.
-    """
+def fill_bernoulli(out: Array, p: Array, key: PhiloxKey, start: int = 0) -> None:
+    """Writes 1 where a float32 uniform number lies below ``p``, else 0."""
     plain = p.flags.c_contiguous and out.flags.c_contiguous
     for at in range(0, out.size, CHUNK):
         count = min(CHUNK, out.size - at)
@@ -308,15 +304,11 @@ def fill_bernoulli(out: Array, p: Array, key: PhiloxKey, start: int = 0) -> floa
         chance = p.reshape(-1)[at : at + count] if plain else p.flat[at : at + count]
         if chance.dtype.itemsize == 2:
             chance = chance.astype(np.float32)
-        # NaN compares false, so it is found as well.
-        if not (chance.min() >= 0 and chance.max() <= 1):
-            return float(chance[np.flatnonzero(~((chance >= 0) & (chance <= 1)))[0]])
         np.less(u, chance, out=hit)
         if plain:
             np.copyto(out.reshape(-1)[at : at + count], hit, casting="unsafe")
         else:
             out.flat[at : at + count] = hit.astype(out.dtype)
-    return None
 
 
 # --------------------------------------------------------------------------------------------------------------- torch
