@@ -9,16 +9,15 @@ from datetime import datetime
 from functools import cache, partial
 
 from tstatic import flags
-from tstatic.devices import cpu_device
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Log, OpInfo, Rejection, kernels_of
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.nearest import why_idle
 from tstatic.fusion.reasons import explain_code
-from tstatic.fusion.single_op import kernel_per_op
+from tstatic.fusion.single_op import kernel_per_draw, kernel_per_op
 from tstatic.fusion.view import View
-from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat, unfused
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program
 from tstatic.ir.types import UNKNOWN, Meta
@@ -118,7 +117,8 @@ def _costs(
     # The bytes of a kernel are those of the sums that it leaves to others, too: what only adds these up is none of these kernels.
     own = {id(kernel) for kernel in kernels.values()}
     for op, made in ops:
-        nbytes = bytes_of(op, metas) if made is None else made.kernel.nbytes if id(made.kernel) in own else 0
+        mine = made is not None and (made.kernel is op.kernel or id(made.kernel) in own)
+        nbytes = bytes_of(op, metas) if made is None else made.kernel.nbytes if mine else 0
         found.append((op, 1 if made is None else len(made.calls.launches), nbytes))
     return found
 
@@ -177,6 +177,8 @@ def planned(
 
 def plan_of(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> Plan:
     """Returns the plan for a GPU of a program whose sizes are known."""
+    frozen = kernel_per_draw(frozen, metas)
+    kernels = {**kernels_of(frozen, metas), **kernels}
     frozen, metas, made = pipeline.planned_kernels(frozen, metas, kernels, DEFAULT_TARGET)
     return make_plan(frozen, metas, pipeline.plan_options(build), made)
 
@@ -261,7 +263,7 @@ def build_explanation(
         "generated" if made.first.device.generated else "reference",
         made.report,
         made.program.mixed_precision,
-        _on_host(fused),
+        _on_host(made.first),
         _strict_cost(made.first, build) if made.first.numerics == "strict" else None,
         _shared(made, fused, after_metas, kernels),
         tuple(saved.of(a) for a in applied),
@@ -275,7 +277,7 @@ def build_explanation(
         page,
         made_at=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         idle=idle,
-        outside_graphs=_outside_graphs(fused),
+        outside_graphs=_outside_graphs(made.first),
     )
 
 
@@ -308,20 +310,21 @@ def _shared(made: Compilation, fused: FrozenProgram, metas: Mapping[str, Meta], 
     return tuple(one.kernel for one in found.values() if id(one.kernel) not in own)
 
 
-def _on_host(frozen: FrozenProgram) -> tuple[OnHost, ...]:
+def _on_host(lowered: LoweredProgram) -> tuple[OnHost, ...]:
     """Returns the ops that leave the device."""
-    return tuple(OnHost(op, why) for op, why in _told(frozen, cpu_device().host_reason))
+    return tuple(OnHost(op, why) for op, why in _told(lowered, lowered.device.host_reason))
 
 
-def _outside_graphs(frozen: FrozenProgram) -> tuple[OutsideGraphs, ...]:
+def _outside_graphs(lowered: LoweredProgram) -> tuple[OutsideGraphs, ...]:
     """Returns the ops whose steps no graph of the device holds."""
-    return tuple(OutsideGraphs(op, why) for op, why in _told(frozen, cpu_device().splits))
+    return tuple(OutsideGraphs(op, why) for op, why in _told(lowered, lowered.device.splits))
 
 
-def _told(frozen: FrozenProgram, reason: Callable[[FrozenOp], str]) -> Iterator[tuple[OpInfo, str]]:
-    """Yields the ops of which the device says something, and what it says."""
-    names = frozen.names
-    for op in frozen.ops:
+def _told(lowered: LoweredProgram, reason: Callable[[FrozenOp], str]) -> Iterator[tuple[OpInfo, str]]:
+    """Yields the ops of which the device says something as it runs them, and what it says."""
+    names, after = lowered.after.names, lowered.after
+    ran = kernel_per_draw(after, lowered.metas) if lowered.device.generated else unfused(after)
+    for op in ran.ops:
         if why := reason(op):
             yield OpInfo(op.type, tuple(names.get(v, v) for v in op.writes()), op.where), why
 
