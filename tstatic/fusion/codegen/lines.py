@@ -258,11 +258,11 @@ class Lines(Writer):
                     self._numbers[own] = Typed(own, dtype)
                 found[name] = self._numbers[own]
         kind = next((one.dtype for one in found.values() if one.dtype.is_float), float64)
-        for place, (name, value) in enumerate(self.group.drawings[drawing].loaded):
+        for place, (name, value) in enumerate(self.group.drawings[drawing].loaded, row + DRAW_ROW):
             if name in read:
-                own = f"{name}_{drawing}"
+                own = f"d{place}"
                 if own not in self._numbers:
-                    text = f"_loaded(draws + {row + DRAW_ROW + place}, {self.drawn_at[drawing]})"
+                    text = f"_loaded(draws + {place}, {self.drawn_at[drawing]})"
                     self.used.add("_loaded")
                     if isinstance(value, float):
                         narrow = "" if kind is float64 else f".to({LANGUAGE[kind.name]})"
