@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
+import tstatic as paddle
 from tests.helpers.drawn import PLAIN
 from tests.helpers.soak import SOAK
 from tests.interpret.kernels import by_kernel_and_reference
-from tstatic.ir.opdef import OPS
+from tstatic import devices, static
+from tstatic.fusion.codegen.define import draws
+from tstatic.ir.build import emit
+from tstatic.ir.opdef import OPS, REQUIRED
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import dtype_of
 
@@ -114,3 +118,88 @@ def test_many_normal_numbers(dtype: str) -> None:
     attrs = {"shape": (20001,), "dtype": dtype_of(dtype)}
     for name in ("gaussian_random", "truncated_gaussian_random"):
         by_kernel_and_reference(OPS[name], {}, attrs, RngKey(3, position=2, run=1), 1)
+
+
+# -------------------------------------------------------------------------------------------------------------- programs
+def drawing_ops() -> list[str]:
+    """Every operator that says how kernels draw its numbers."""
+    return sorted(kind for kind in OPS if draws(OPS[kind]))
+
+
+def attributes(kind: str) -> dict[str, Any]:
+    """Those of an operator's first sample, with numbers that are drawn."""
+    definition = OPS[kind]
+    assert definition.domain is not None
+    samples = [*definition.domain.attrs, *(case.attrs for case in definition.domain.cases)]
+    needed = {n for n, spec in definition.attrs.items() if spec.default is REQUIRED}
+    found = next(sample for sample in samples if needed <= sample.keys())
+    return {n: v for n, v in found.items() if n not in ("shape", "is_test", "seed", "dtype")}
+
+
+class Net:
+    """A program with each of the operators, whose float results make a loss, and the step that trains it."""
+
+    def __init__(self, own: int, program_seed: int) -> None:
+        self.main, self.startup = static.Program(), static.Program()
+        self.main.random_seed = self.startup.random_seed = program_seed
+        with paddle.utils.unique_name.guard(), static.program_guard(self.main, self.startup):
+            x = static.data("x", [None, 6])
+            w = static.create_parameter([6, 6], "float32", default_initializer=paddle.nn.initializer.TruncatedNormal())
+            chances = paddle.nn.functional.sigmoid(paddle.matmul(x, w))
+            self.made, parts = {}, []
+            for kind in drawing_ops():
+                definition, more = OPS[kind], {**attributes(kind), "seed": own}
+                if "shape" in definition.attrs:
+                    more["shape"] = (-1, 6) if definition.inputs else (4, 6)
+                given = {s.name: chances for s in definition.inputs if not s.optional}
+                out = emit(kind, given, more)
+                self.made[kind] = out[0] if isinstance(out, list | tuple) else out
+                parts.append(paddle.mean(paddle.cast(self.made[kind], "float32")))
+            self.loss = paddle.add_n(parts)
+            self.copy = self.main.clone()
+            paddle.optimizer.SGD(0.5).minimize(self.loss)
+        self.weight = w
+
+    def run(self, device: str, form: str) -> list[Any]:
+        """What three runs fetch, from the same start."""
+        paddle.seed(21)
+        exe, scope, found = static.Executor(paddle.CPUPlace()), static.Scope(), []
+        feed = {"x": np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6)}
+        fetches, more = [*self.made.values(), self.loss, self.weight], {}
+        program: Any = self.main
+        if form == "copy":
+            program = self.copy
+        elif form == "pruned":
+            fetches, more = [self.made["gaussian_random"], self.made["dropout"]], {"use_prune": True}
+        elif form == "places":
+            program = static.CompiledProgram(self.main).with_data_parallel(self.loss.name, places=[paddle.CPUPlace()] * 2)
+        with devices.use(device), static.scope_guard(scope):
+            exe.run(self.startup)
+            for _ in range(3):
+                found += exe.run(program, feed=feed, fetch_list=fetches, **more)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("form", "own", "program_seed"),
+    [("trained", 0, 0), ("trained", 7, 0), ("copy", 0, 5), ("pruned", 0, 5), ("places", 0, 5), ("places", 7, 0)],
+)
+def test_programs_draw_what_the_cpu_draws(form: str, own: int, program_seed: int) -> None:
+    """Run by run, with every kind of seed; each operator that says how it is drawn is among them."""
+    net = Net(own, program_seed)
+    assert len(net.made) >= 11
+    wanted, got = net.run("cpu", form), net.run("interpret", form)
+    assert len(wanted) == len(got) > 3
+    assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
+    one = len(wanted) // 3
+    assert wanted[0].tobytes() != wanted[one].tobytes(), "runs draw numbers of their own"
+
+
+def test_each_of_them_is_a_kernel_by_itself() -> None:
+    net = Net(0, 5)
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(net.startup)
+    compiled = static.CompiledProgram(net.main)
+    exe.run(compiled, feed={"x": np.ones((4, 6), np.float32)}, fetch_list=[net.loss])
+    alone = {step.op.body[0].type for step in compiled.plan.steps if step.how == "kernel" and len(step.op.body) == 1}
+    assert alone >= set(drawing_ops())
