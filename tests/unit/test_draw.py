@@ -14,7 +14,7 @@ from scipy import special
 
 from tstatic.ir.rng import RngKey
 from tstatic.tuned import draw
-from tstatic.tuned.normal import normal_quantile
+from tstatic.tuned.normal import normal_pairs, normal_quantile, work_space
 from tstatic.tuned.philox import CHUNK, HALF_ROUNDS, fill_bits, philox_key, random_bits
 
 KEY = philox_key(RngKey(seed=31, position=5, run=2))
@@ -46,6 +46,29 @@ def test_normal_formula() -> None:
     expected = np.stack([r * np.cos(2 * np.pi * u[1::2]), r * np.sin(2 * np.pi * u[1::2])], -1).reshape(-1)
     found = filled(draw.fill_normal, 0.0, 1.0, shape=1000, dtype=np.float64)
     assert np.allclose(found, expected, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_normal_numbers_are_exact_to_four_units(dtype: Any) -> None:
+    """Of 200,000 pairs, among them the ends of all ranges: quarters of a turn, powers of two, the least and the largest integers."""
+    digits = 24 if dtype == np.float32 else 53
+    pairs = np.random.default_rng(2).integers(0, 2**digits, (N, 2))
+    edges = [0, 1, 2, 2**digits - 1, 2**digits - 2, *(2**k + d for k in range(2, digits) for d in (-1, 0, 1))]
+    edges += [q * 2 ** (digits - 3) + d for q in range(1, 8) for d in (-1, 0, 1)]
+    pairs[: len(edges), 0], pairs[len(edges) : 2 * len(edges), 0] = edges, 2**digits - 1
+    pairs[: len(edges), 1], pairs[len(edges) : 2 * len(edges), 1] = edges[::-1], edges
+    found = pairs.astype(dtype).reshape(-1)
+    normal_pairs(found, work_space(np.empty(8 * 2**14, dtype)))
+    # In 64 bits of fraction; of the angle what is less than a quarter of a turn, which is exact, so that zeros of the sine are.
+    wide, quarter = np.longdouble, 2 ** (digits - 2)
+    length = np.sqrt(-2 * np.log((pairs[:, 0].astype(wide) + 1) / wide(2) ** digits))
+    turns = (pairs[:, 1] + quarter // 2) // quarter
+    angle = (pairs[:, 1] - turns * quarter).astype(wide) / quarter * (4 * np.arctan(wide(1)) / 2)
+    cosine, sine = np.cos(angle), np.sin(angle)
+    lanes = (cosine, -sine, -cosine, sine), (sine, cosine, -sine, -cosine)
+    exact = np.stack([length * np.choose(turns % 4, waves) for waves in lanes], 1).reshape(-1)
+    error = np.abs(found - exact) / np.spacing(np.abs(exact).astype(dtype))
+    assert error.max() < 4
 
 
 def test_largest_float32_normal_is_finite() -> None:
