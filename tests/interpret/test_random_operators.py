@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,14 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 import tstatic as paddle
+from tests.helpers.chips import chip
 from tests.helpers.drawn import PLAIN
 from tests.helpers.soak import SOAK
 from tests.interpret.kernels import by_kernel_and_reference
+from tests.interpret.test_script import run_here
+from tests.kernels import registry
 from tstatic import devices, static
+from tstatic.devices.cuda import CudaDevice
 from tstatic.fusion.codegen.define import draws
 from tstatic.ir.build import emit
 from tstatic.ir.opdef import OPS, REQUIRED
@@ -120,6 +125,18 @@ def test_many_normal_numbers(dtype: str) -> None:
         by_kernel_and_reference(OPS[name], {}, attrs, RngKey(3, position=2, run=1), 1)
 
 
+def test_modules_of_single_draws_pass_their_own_check(tmp_path: Path) -> None:
+    """Run as a script, a module compares what it draws with numpy's functions, in the form of its own text."""
+    checked = set()
+    for name, made in registry.draws((5, 6)):
+        for kernel in made if not name.startswith("dropout") else made[:1]:
+            if kernel.code not in checked:
+                checked.add(kernel.code)
+                code, printed = run_here(kernel.text, tmp_path / f"{kernel.name}.py")
+                assert code == 0, f"{printed}\n{kernel.text}"
+    assert len(checked) > 20
+
+
 # -------------------------------------------------------------------------------------------------------------- programs
 def drawing_ops() -> list[str]:
     """Every operator that says how kernels draw its numbers."""
@@ -193,6 +210,25 @@ def test_programs_draw_what_the_cpu_draws(form: str, own: int, program_seed: int
     assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
     one = len(wanted) // 3
     assert wanted[0].tobytes() != wanted[one].tobytes(), "runs draw numbers of their own"
+
+
+def test_the_class_of_gpus_draws_what_the_cpu_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planned as for a chip; no step but a fetch copies to the host."""
+    net = Net(0, 5)
+    wanted = net.run("cpu", "trained")
+    hosted = []
+    bind = CudaDevice.bind_reference
+    monkeypatch.setattr(CudaDevice, "bind_reference", lambda *args: hosted.append(args[1].type) or bind(*args))
+    with chip("gpu", monkeypatch):
+        got = net.run("gpu", "trained")
+    assert hosted == []
+    kinds = [*net.made, "loss", "weight"] * 3
+    for kind, a, b in zip(kinds, got, wanted, strict=True):
+        # What torch multiplies may have other last bits; what is drawn of no value may not.
+        if kind.startswith(("gaussian", "truncated", "uniform", "rand")):
+            assert a.tobytes() == b.tobytes(), kind
+        assert np.array_equal(a == 0, b == 0), kind
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6, err_msg=kind)
 
 
 def test_each_of_them_is_a_kernel_by_itself() -> None:

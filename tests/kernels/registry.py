@@ -416,7 +416,7 @@ def models() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
 LARGE = (8192, 1024)
 
 
-def draws() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
+def draws(shape: Shape = LARGE) -> Iterator[tuple[str, tuple[Kernel, ...]]]:
     """The kernels of operators that draw, each by itself: whatever definition says how it is drawn, in the forms that it states."""
     for kind in sorted(OPS):
         definition = OPS[kind]
@@ -432,23 +432,23 @@ def draws() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
                 # Not every type can hold every range.
                 with contextlib.suppress(ProgramError):
                     # Of kernels that differ in numbers only, one.
-                    found.update((re.sub(r"\d[\d.e+-]*", "0", k.code), k) for k in drawn_alone(kind, attrs, dtype))
+                    found.update((re.sub(r"\d[\d.e+-]*", "0", k.code), k) for k in drawn_alone(kind, attrs, dtype, shape))
             # Types differ in how numbers are drawn and stored; what else is computed, in one of them.
             yield f"{kind}-{dtype}", tuple(found.values())[: None if dtype in ("float32", "int64") else 1]
 
 
-def drawn_alone(kind: str, attrs: Mapping[str, Any], dtype: str) -> tuple[Kernel, ...]:
-    """The kernels of one operator, of large arrays."""
+def drawn_alone(kind: str, attrs: Mapping[str, Any], dtype: str, shape: Shape) -> tuple[Kernel, ...]:
+    """The kernels of one operator, of arrays of a shape."""
     definition = op_def(kind)
     main, more = static.Program(), dict(attrs)
     if "shape" in definition.attrs:
-        more["shape"] = (-1, LARGE[1]) if definition.inputs else LARGE
+        more["shape"] = (-1, *shape[1:]) if definition.inputs else shape
         more["dtype"] = dtype
     with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
-        given = {s.name: static.data(s.name, list(LARGE), dtype) for s in definition.inputs if not s.optional}
+        given = {s.name: static.data(s.name, list(shape), dtype) for s in definition.inputs if not s.optional}
         made = emit(kind, given, {n: v for n, v in more.items() if n not in ("input_dim_idx", "output_dim_idx")})
     fetched = [v.name for v in (made if isinstance(made, list | tuple) else [made]) if v is not None]
-    known = {n: Meta(LARGE, dtype_of(dtype)) for n in given}
+    known = {n: Meta(shape, dtype_of(dtype)) for n in given}
     planned = compile_program(main, static.BuildStrategy(), [known], fetched, Scope()).first
     return tuple(engine.kernels_of(kernel_per_draw(planned.after, planned.metas), planned.metas).values())
 
