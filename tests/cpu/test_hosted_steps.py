@@ -18,7 +18,9 @@ from tstatic.ir.opdef import OPS
 
 pytestmark = [
     pytest.mark.torch,
-    pytest.mark.skipif(os.environ.get("TSTATIC_CPU_BACKEND", "numpy") != "numpy", reason="plans for a device of its own"),
+    pytest.mark.skipif(
+        os.environ.get("TSTATIC_CPU_BACKEND", "numpy") != "numpy", reason="plans for a device of its own"
+    ),
 ]
 
 

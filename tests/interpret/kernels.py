@@ -13,8 +13,8 @@ import numpy as np
 from tstatic.devices import interpret
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import RNG, Kernel, Launch, Launches, LibraryProduct
-from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, meta_of, metas_of
 from tstatic.fusion.engine import loop_nest
+from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, meta_of, metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.rng import RngKey, kernel_numbers
@@ -94,7 +94,9 @@ def run_kernel(
     return {n: given[n] for n in outputs}
 
 
-def by_kernel_and_reference(definition: OpDef, arrays: dict[str, Any], attrs: dict[str, Any], key: RngKey, outputs: int) -> None:
+def by_kernel_and_reference(
+    definition: OpDef, arrays: dict[str, Any], attrs: dict[str, Any], key: RngKey, outputs: int
+) -> None:
     """Runs an op by its kernel and by its reference: the bits must be equal. It has the first ``outputs`` of its results."""
     attrs = definition.complete(attrs)
     ins = [arrays.get(s.name) for s in definition.inputs]

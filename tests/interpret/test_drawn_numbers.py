@@ -21,10 +21,7 @@ from tstatic.devices import interpret
 from tstatic.devices.fake import FakeDevice
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.emit import helpers, module
-from tstatic.fusion.engine import loop_nest
-from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
-from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import OPS, OpDef
+from tstatic.ir.opdef import OPS
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.types import dtype_of
 from tstatic.tuned.philox import philox_key, random_bits, torch_halves
@@ -136,7 +133,9 @@ def test_uniform_numbers(
 ) -> None:
     attrs = {"min": limits[0], "max": limits[1], "seed": own}
     if like:
-        by_kernel_and_reference(OPS["uniform_random_inplace"], {"X": np.zeros(shape, dtype_of(dtype).np)}, attrs, key, 1)
+        by_kernel_and_reference(
+            OPS["uniform_random_inplace"], {"X": np.zeros(shape, dtype_of(dtype).np)}, attrs, key, 1
+        )
     else:
         by_kernel_and_reference(OPS["uniform_random"], {}, {**attrs, "shape": shape, "dtype": dtype_of(dtype)}, key, 1)
 
@@ -164,7 +163,9 @@ def test_dropout(key: RngKey, dtype: str, shape: tuple[int, ...], p: float, mode
         redrawn = OPS[f"{name}_grad"].redrawn
         assert redrawn is not None
         definition, slot = redrawn, "Out@GRAD"
-    by_kernel_and_reference(definition, {slot: given.astype(dtype_of(dtype).np)}, attrs, key, 2 if kind == "dropout, mask" else 1)
+    by_kernel_and_reference(
+        definition, {slot: given.astype(dtype_of(dtype).np)}, attrs, key, 2 if kind == "dropout, mask" else 1
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- programs

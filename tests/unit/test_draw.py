@@ -50,7 +50,7 @@ def test_normal_formula() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_normal_numbers_are_exact_to_four_units(dtype: Any) -> None:
-    """Of 200,000 pairs, among them the ends of all ranges: quarters of a turn, powers of two, the least and the largest integers."""
+    """Of 200,000 pairs; the ends of all ranges are among them: quarters of a turn, powers of two, least and largest integers."""
     digits = 24 if dtype == np.float32 else 53
     pairs = np.random.default_rng(2).integers(0, 2**digits, (N, 2))
     edges = [0, 1, 2, 2**digits - 1, 2**digits - 2, *(2**k + d for k in range(2, digits) for d in (-1, 0, 1))]

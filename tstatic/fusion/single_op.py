@@ -1,4 +1,4 @@
-"""Gives ops that no fusion took kernels of their own: those that draw, or all that can have one, whose bits are then those in a group."""
+"""Gives kernels of their own to ops that no fusion took: to those that draw or, so that alone they have a group's bits, to all."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def fill_truncated_normal(
 
 
 def within_constants(compute: np.dtype[Any], a: float, b: float) -> tuple[float, float]:
-    """Returns factor and summand that make probabilities between those of ``a`` and ``b`` of an element's random integer and a half."""
+    """Returns factor and summand that make a probability between those of ``a`` and ``b`` of an element's integer and a half."""
     low, high = normal_distribution(a), normal_distribution(b)
     return (high - low) * (ONE_53 if compute == np.float64 else 2.0**-32), low
 

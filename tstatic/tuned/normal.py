@@ -217,8 +217,6 @@ def _ratio(pair: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Array
     return top
 
 
-
-
 def normal_quantile(p: Array) -> Array:
     """Inverts the normal distribution function: float64 of shape [n]; -inf at 0 and +inf at 1."""
     found = np.empty_like(p)

@@ -87,10 +87,10 @@ def is_pointwise(definition: OpDef) -> bool:
 
 def draws(definition: OpDef) -> bool:
     """Returns whether an op draws numbers per element as kernels can: it may be inlined, too."""
-    raises = definition.effects and not definition.indices  # what is read as positions or chances is checked before a kernel
-    return definition.drawn is not None and not (
-        raises or definition.state or definition.objects or definition.dynamic
-    )
+    raises = (
+        definition.effects and not definition.indices
+    )  # what is read as positions or chances is checked before a kernel
+    return definition.drawn is not None and not (raises or definition.state or definition.objects or definition.dynamic)
 
 
 def is_elementwise(definition: OpDef) -> bool:

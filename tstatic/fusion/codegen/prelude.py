@@ -287,8 +287,8 @@ def _unit53(rng, draw, at):
     return first + (_philox(rng, draw, at, 0x80000000) >> 11).to(tl.float64)
 
 
-# Down to ``_within`` the operations are those of ``tuned/normal.py``, in its order: the bits are the reference's where no product and
-# sum become one instruction.
+# Down to ``_within`` the operations are those of ``tuned/normal.py``, in its order: the bits are the reference's where no product
+# and sum become one instruction.
 @triton.jit
 def _minus_two_log24(n):
     """-2 log(n / 2^24) of float32."""
