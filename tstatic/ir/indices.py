@@ -64,7 +64,7 @@ class Limits:
         if not wide.size or (wide.min() >= low and wide.max() <= high):
             return
         raise FeedError(
-            f"{self.what} holds a number that is no probability",
+            f"{self.what} holds a number that is not a probability",
             expected=f"numbers from {low} to {high}",
             received=float(wide[~((wide >= low) & (wide <= high))][0]),
             fix=self.fix,
@@ -98,7 +98,7 @@ class Index:
         fix: What to do about a bad one; ``{size}`` is replaced by the size.
         some: Whether other values (lengths) say which of the positions are read. Then the reference itself checks those, and
             torch's devices run it.
-        chances: Whether the values are no positions but probabilities, floats from 0 to 1; the size is then 2.
+        chances: Whether the values are probabilities, floats from 0 to 1, instead of positions; the size is then 2.
     """
 
     slot: str

@@ -422,7 +422,7 @@ def _below(rng, draw, at):
 
 @triton.jit
 def _below64(rng, draw, at):
-    """The same of both draws, for a span above 2^32; 0 stands for 2^64."""
+    """The same of both draws, for a span above 2^32; 0 means 2^64."""
     span = tl.load(draw + 2).to(tl.uint64, bitcast=True)
     word = (_philox(rng, draw, at, 0).to(tl.uint64) << 32) | _philox(rng, draw, at, 0x80000000).to(tl.uint64)
     return tl.where(span == 0, word, tl.umulhi(word, span)).to(tl.int64, bitcast=True)
