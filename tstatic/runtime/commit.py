@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tstatic.devices import Array
-from tstatic.errors import IndexRangeError
+from tstatic.errors import FeedError, IndexRangeError
 from tstatic.runtime.binding import Binding, Setting
 
 Pending = list[tuple[str, Array, Array | None]]
@@ -40,7 +40,7 @@ class Commit:
             done.append((var, source, None if fits else self._setting.device.empty(source.shape, source.dtype)))
         return done
 
-    def write(self, pending: Pending, binding: Binding, runs: int = 0) -> IndexRangeError | None:
+    def write(self, pending: Pending, binding: Binding, runs: int = 0) -> IndexRangeError | FeedError | None:
         """Copies values to their variables, after the updates; new storage is published once the device has written it.
 
         Args:

@@ -273,10 +273,10 @@ def build(
     written: set[str] = set()
     for op in ops:
         for one in op.definition.indices:
-            for value in (v for v in flat([op.input(one.slot)]) if v in written):
+            for checked in (v for v in flat([op.input(one.slot)]) if v in written):
                 # A kernel can neither raise nor check what it makes itself: positions are checked in memory, before it.
-                read = "probabilities" if one.chances else "positions"
-                raise CodegenUnsupported("POSITION", f"{op.type} reads '{value}' as {read}", op)
+                what = "probabilities" if one.chances else "positions"
+                raise CodegenUnsupported("POSITION", f"{op.type} reads '{checked}' as {what}", op)
         written.update(op.writes())
         formula = define(op, metas) if known is None else known.of(op)
         if formula is None:
