@@ -18,6 +18,7 @@ from tstatic.fusion.codegen import reference as reference_module
 from tstatic.fusion.codegen import script as script_module
 from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.loop_nest import build as build_group
+from tstatic.ir.drawn import NUMBERS
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp, freeze
 from tstatic.ir.opdef import OPS
@@ -51,7 +52,7 @@ def test_importing_a_module_runs_nothing_of_its_script() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ hostile text
 ALPHABET = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-COUNTED = re.compile(r"(?:[xyavwpt]|p_y|sum_y|drawn_|half_|unit24_|unit53_|share_|launch_)\d+")
+COUNTED = re.compile(rf"(?:[xyavwptd]|p_y|sum_y|{'|'.join(f'{name}_' for name in NUMBERS)}|share_|launch_)\d+")
 PIECES = [
     '"', "'", '"""', "'''", "\\", "\n", "\r", "\x00", "\u2028", "\ud800", "#", ";", "import os", "os.system('x')", "{", "}", "{a}",
     "%s", "tl.store", "__import__", ")", "(", ":", " ", "\t", "x0", "partial:y0", "table:blocks", "é", "漢", "0", "a", "@GRAD",
@@ -183,7 +184,8 @@ PRELUDE = Path(emit_module.__file__).with_name("prelude.py")
 
 
 def known() -> set[str]:
-    fixed = (PRELUDE.read_text("utf-8"), reference_module.WORDS, script_module._BEFORE + script_module._AFTER)
+    helpers = reference_module.WORDS, reference_module.NORMAL, reference_module.WITHIN, reference_module.BELOW_SPAN
+    fixed = (PRELUDE.read_text("utf-8"), *helpers, script_module._BEFORE + script_module._AFTER)
     return set(WORDS.split()).union(*map(identifiers, fixed))
 
 

@@ -13,8 +13,10 @@ import numpy as np
 from tstatic.devices import interpret
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import RNG, Kernel, Launch, Launches, LibraryProduct
+from tstatic.fusion.engine import loop_nest
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, meta_of, metas_of
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import OpDef
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.types import Meta
 from tstatic.target import TINY
@@ -90,6 +92,27 @@ def run_kernel(
         zones = np.concatenate([whole[: CANARY * 8], whole[len(whole) - CANARY * 8 :]])
         assert (zones == 0xA5).all(), f"{kernel.name} wrote outside of '{name}'"
     return {n: given[n] for n in outputs}
+
+
+def by_kernel_and_reference(
+    definition: OpDef, arrays: dict[str, Any], attrs: dict[str, Any], key: RngKey, outputs: int
+) -> None:
+    """Runs an op by its kernel and by its reference: the bits must be equal. It has the first ``outputs`` of its results."""
+    attrs = definition.complete(attrs)
+    ins = [arrays.get(s.name) for s in definition.inputs]
+    metas = infer_outputs(definition, metas_of(ins), attrs)
+    names = tuple(s.name if i < outputs else None for i, s in enumerate(definition.outputs))
+    wanted = {n: m for n, m in zip(names, metas, strict=True) if n is not None}
+    entries = tuple(s.name if a is not None else None for s, a in zip(definition.inputs, ins, strict=True))
+    op = FrozenOp(definition, entries, names, attrs, position=key.position)
+    kernel = loop_nest([op], {**metas_by_name(arrays), **wanted}, list(wanted))
+    got = run_kernel(kernel, {b.value: arrays[b.value] for b in kernel.inputs}, wanted, rng=key)
+    outs = allocate([m if n is not None else None for n, m in zip(names, metas, strict=True)])
+    with np.errstate(all="ignore"):
+        call_ref(definition, ins, outs, attrs, rng=key)
+    for name, out in zip(names, outs, strict=True):
+        if name is not None:
+            assert got[name].tobytes() == out.tobytes(), (definition.type, attrs, name)
 
 
 MOST_PROGRAMS = 8

@@ -111,6 +111,9 @@ def _narrow_sass(report: Report, *, narrow: bool) -> list[str]:
         return []
     found = []
     for head, action in (("LDG", "load"), ("STG", "store")):
+        # Of a number of a table ptxas reads the half that counts: where nothing else is read, that is no stream.
+        if not any(a.action == action and (a.origin in report.streams or not a.origin) for a in report.accesses):
+            continue
         least = min((a.bits for a in report.accesses if a.action == action), default=128)
         count = sum(n for bits, n in report.sass.widths(head).items() if bits < min(least, 128))
         if count:

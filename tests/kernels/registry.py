@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,18 @@ from tests.kernels.limits import Kind
 from tstatic import static
 from tstatic.chips.aot import Source
 from tstatic.chips.sources import sources
-from tstatic.fusion import FUSIONS
+from tstatic.errors import ProgramError
+from tstatic.fusion import FUSIONS, engine
+from tstatic.fusion.codegen.define import draws as draws_in_kernels
 from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.single_op import kernel_per_draw
+from tstatic.ir.build import emit
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import op_def
+from tstatic.ir.opdef import OPS, op_def
 from tstatic.ir.types import Meta, dtype_of
+from tstatic.runtime.scope import Scope
+from tstatic.static.compile import compile_program
 from tstatic.target import A100, B200, H200, Target
 
 F = paddle.nn.functional
@@ -406,6 +413,48 @@ def models() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
         yield name, tuple({kernel.name: kernel for kernel in found.kernels}.values())
 
 
+LARGE = (8192, 1024)
+
+
+def draws(shape: Shape = LARGE) -> Iterator[tuple[str, tuple[Kernel, ...]]]:
+    """The kernels of operators that draw, each by itself: whatever definition says how it is drawn, in the forms that it states."""
+    for kind in sorted(OPS):
+        definition = OPS[kind]
+        if not draws_in_kernels(definition):
+            continue
+        domain = definition.domain
+        assert domain is not None
+        kept = definition.attrs.get("dtype")
+        whole = kept is not None and kept.default.is_integer
+        for dtype in ("int32", "int64") if whole else ("float32", "bfloat16", "float64"):
+            found: dict[str, Kernel] = {}
+            for attrs in (*domain.attrs, *(case.attrs for case in domain.cases)):
+                # Not every type can hold every range.
+                with contextlib.suppress(ProgramError):
+                    # Of kernels that differ in numbers only, one.
+                    found.update(
+                        (re.sub(r"\d[\d.e+-]*", "0", k.code), k) for k in drawn_alone(kind, attrs, dtype, shape)
+                    )
+            # Types differ in how numbers are drawn and stored; what else is computed, in one of them.
+            yield f"{kind}-{dtype}", tuple(found.values())[: None if dtype in ("float32", "int64") else 1]
+
+
+def drawn_alone(kind: str, attrs: Mapping[str, Any], dtype: str, shape: Shape) -> tuple[Kernel, ...]:
+    """The kernels of one operator, of arrays of a shape."""
+    definition = op_def(kind)
+    main, more = static.Program(), dict(attrs)
+    if "shape" in definition.attrs:
+        more["shape"] = (-1, *shape[1:]) if definition.inputs else shape
+        more["dtype"] = dtype
+    with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
+        given = {s.name: static.data(s.name, list(shape), dtype) for s in definition.inputs if not s.optional}
+        made = emit(kind, given, {n: v for n, v in more.items() if n not in ("input_dim_idx", "output_dim_idx")})
+    fetched = [v.name for v in (made if isinstance(made, list | tuple) else [made]) if v is not None]
+    known = {n: Meta(shape, dtype_of(dtype)) for n in given}
+    planned = compile_program(main, static.BuildStrategy(), [known], fetched, Scope()).first
+    return tuple(engine.kernels_of(kernel_per_draw(planned.after, planned.metas), planned.metas).values())
+
+
 def slow(name: str) -> bool:
     """Whether a kernel is left out of most runs."""
     if name.startswith("attention"):
@@ -432,6 +481,8 @@ def kernels(slow: bool = True) -> Iterator[tuple[str, Kind, Source]]:
         with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
             total = training(make, GPT2_BLOCK, dtype)
         yield from _named(label, explained(main, switch, [total.name], {}))
+    for name, found in draws():
+        yield from _named(f"draws/{name}", found)
     yield from (row for row in (*products(slow), *attentions(slow)) if slow or not _slow(row[0]))
     for name, found in models() if slow else ():
         yield from _named(f"models/{name}", found)

@@ -114,6 +114,13 @@ def test_widths_that_are_allowed(streams: dict[str, int], accesses: tuple[Access
     assert violations(change(streams=streams, accesses=accesses, sass=None), kind="pointwise") == []
 
 
+def test_of_a_number_of_a_table_half_may_be_read() -> None:
+    made = change(streams={"o": 32}, accesses=(Access("o", "store", 128, 1), Access("table", "load", 64, 1)))
+    assert violations(dataclasses.replace(made, sass=Sass({"LDG.E": 1, "STG.E.128": 1}, 0)), kind="pointwise") == []
+    (found,) = violations(dataclasses.replace(made, sass=Sass({"LDG.E": 1, "STG.E": 4}, 0)), kind="pointwise")
+    assert "4 STG narrower" in found
+
+
 def test_tensors_in_tables_have_wide_accesses_too() -> None:
     behind = {"streams": {}, "behind": (16, 32), "sass": None}
     wide = (Access("", "load", 128, 2), Access("", "load", 64, 1), Access("", "store", 128, 1))

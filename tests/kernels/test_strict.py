@@ -15,8 +15,9 @@ from tests.cpu.bn_nets import SHAPES, residual
 from tests.helpers.drawn import drawn
 from tests.helpers.epilogue_programs import epilogue_recipe
 from tests.helpers.seed import SEED
-from tests.kernels import environments
+from tests.kernels import environments, registry
 from tests.kernels.environments import ALL
+from tests.kernels.golden import digest
 from tstatic import static, testing
 from tstatic.chips.aot import Source, compile_all
 from tstatic.chips.report import Report
@@ -105,6 +106,21 @@ def test_products_and_sums_are_rounded_one_by_one(reports: list[Report]) -> None
     assert len(reports) >= COUNT
     assert [f"{r.name}: {r.error}" for r in reports if r.error] == []
     assert {r.name: found for r in reports if (found := contracted(r))} == {}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("which", ["pinned", "3.6"])
+def test_floats_are_drawn_with_roundings_of_their_own(which: str) -> None:
+    """Whatever the numerics: the numbers of a kernel are the reference's in every bit."""
+    found: dict[str, Source] = {}
+    for name, made in registry.draws():
+        for source in (source for kernel in made for _, source in sources(kernel) if not source.contract):
+            found.setdefault(digest(source), source)
+        if name.startswith(("gaussian", "truncated", "uniform")):
+            assert not any(source.contract for kernel in made for _, source in sources(kernel)), name
+    reports = compile_all(found, (90,), environments.python(which), sass=())
+    assert len(reports) > 12
+    assert {r.name: r.error or contracted(r) for r in reports if r.error or contracted(r)} == {}
 
 
 def test_sums_of_a_tile_add_two_at_a_time(reports: list[Report]) -> None:

@@ -462,15 +462,16 @@ class TorchDevice(ImmediateDevice):
     ) -> Callable[[], None]:
         """Returns a function that does what :meth:`limit` says, in a few calls of torch's library."""
         torch, given, copy, within = self.torch, source.tensor, kept.tensor, safe.tensor
-        kind = np.iinfo(source.dtype)
-        low, high = [max(one, kind.min) for one in limits.low], [min(one, kind.max) for one in limits.high]
+        low, high, ignored = list(limits.low), list(limits.high), limits.ignored
+        if source.dtype.kind in "iu":
+            kind = np.iinfo(source.dtype)
+            low, high = [max(one, kind.min) for one in low], [min(one, kind.max) for one in high]
+            # A value in range that is ignored needs no exception.
+            if ignored is not None and (limits.allows(ignored) or not kind.min <= ignored <= kind.max):
+                ignored = None
         bounds: tuple[Any, Any] = (low[0], high[0])
         if limits.columns:
             bounds = torch.tensor([low, high], dtype=given.dtype, device=given.device).unbind(0)
-        # A value in range that is ignored needs no exception.
-        ignored = limits.ignored
-        if ignored is None or limits.allows(ignored) or not kind.min <= ignored <= kind.max:
-            ignored = None
         differs = torch.empty(given.shape, dtype=torch.bool, device=given.device)
 
         def run() -> None:

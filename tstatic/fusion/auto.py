@@ -80,8 +80,8 @@ def _random_pairs(view: View, index: int, rows: bool) -> Iterator[RejectedPair]:
             return ""
         if op.definition.drawn is None:
             return (
-                f"{op.type} has no form whose numbers are those of its reference in every bit: kernels draw uniform numbers "
-                "and dropout"
+                f"{op.type} has no form whose numbers are those of its reference in every bit: kernels draw uniform, normal and "
+                "whole numbers, coin flips and dropout"
             )
         if view.formulas.of(op) is None:
             return f"{op.type} has its seed in a tensor, writes a mask of another shape, or changes what it drew"

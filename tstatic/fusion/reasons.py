@@ -67,7 +67,7 @@ _ALL = (
            "nothing: the first operator runs before the kernel"),
     Reason("COMPLEX", "generated kernels compute no complex values", "nothing: this operator runs alone"),
     Reason("RANDOM", "{reader} draws random numbers that kernels cannot draw in every bit",
-           "draw uniform numbers, or use dropout with its seed in an attribute"),
+           "draw uniform, normal or whole numbers, or use dropout with its seed in an attribute"),
     Reason("ATTRIBUTE", "an attribute has a value that the fusion does not compute", "change the attribute, see the message"),
     Reason("NUM_STRICT", "under strict numerics only kernels are made whose bits are those of the operators alone",
            "CompiledProgram(..., numerics='default'), or FLAGS_numerics=default"),

@@ -1,11 +1,12 @@
-"""Gives every op that can have one a kernel of its own, so that it computes the same bits alone as in a group."""
+"""Gives kernels of their own to ops that no fusion took: to those that draw or, so that alone they have a group's bits, to all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
-from tstatic.fusion.codegen.define import is_elementwise, works_on_rows
+from tstatic.fusion.codegen.define import draws, is_elementwise, works_on_rows
 from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
@@ -18,12 +19,40 @@ from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import UNKNOWN, Meta
 
 SINGLE_OP = Fusion("single_op", "FLAGS_numerics")
-"""Not a fusion of a strategy: applied where kernels run and ``FLAGS_numerics`` is ``strict``, to the ops left unfused."""
+"""Not a fusion of a strategy: applied where kernels run, to the ops left unfused."""
 
 
 def kernel_per_op(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
-    """Returns the program with a kernel for every op that can have one."""
-    return program.edit(ops=tuple(_with_kernel(op, metas) for op in program.ops))
+    """Returns the program with a kernel for every op that can have one, as ``FLAGS_numerics=strict`` asks for."""
+    return program.edit(ops=tuple(one for op in program.ops for one in _with_kernels(op, metas)))
+
+
+def kernel_per_draw(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+    """Returns the program with a kernel for every op that draws random numbers as kernels can.
+
+    They are the reference's numbers in every bit. Without a kernel the host draws them, and copies them to the device.
+    """
+    if not any(draws(op.definition) for op in program.ops):
+        return program
+    ops = (_with_kernels(op, metas) if draws(op.definition) else (op,) for op in program.ops)
+    return program.edit(ops=tuple(one for some in ops for one in some))
+
+
+def _with_kernels(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[FrozenOp, ...]:
+    """Returns an op with a kernel, as one op for each size of its results; the op itself if it has none."""
+    made = _with_kernel(op, metas)
+    if made is not op or op.body or not draws(op.definition):
+        return (made,)
+    # A mask of whole slices is smaller than the result: another loop, which draws the same numbers.
+    parts = [_with_kernel(part, metas) for part in _apart(op)]
+    return tuple(parts) if all(part.body for part in parts) else (op,)
+
+
+def _apart(op: FrozenOp) -> Iterator[FrozenOp]:
+    """Yields an op once for each of its results, which it makes alone."""
+    for at, entry in enumerate(op.outputs):
+        if entry is not None:
+            yield replace(op, outputs=tuple(entry if i == at else None for i in range(len(op.outputs))))
 
 
 def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:

@@ -1,4 +1,4 @@
-"""Which inputs of an op hold positions (rows of a table, class numbers), and what these must stay within."""
+"""Which inputs of an op hold positions (rows of a table, class numbers) or chances, and what these must stay within."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tstatic.errors import IndexRangeError
+from tstatic.errors import FeedError, IndexRangeError
 from tstatic.ir.attrs import Slot
 from tstatic.ir.checks import check_index
 from tstatic.ir.ref import Calls, pick
@@ -45,14 +45,30 @@ class Limits:
 
         Raises:
             IndexRangeError: Says which is the first.
+            FeedError: The same, of chances.
         """
-        if self.ignored is not None:
+        if values.dtype.kind not in "iu":
+            self._check_chances(values)
+        elif self.ignored is not None:
             self._check_classes(values, self.ignored)
         elif not self.columns:
             check_index(values, self.high[0] + 1, self.what, self.low[0], fix=self.fix)
         else:
             for low, high, column in zip(self.low, self.high, np.moveaxis(values, -1, 0), strict=True):
                 check_index(column, high + 1, self.what, low, fix=self.fix)
+
+    def _check_chances(self, values: np.ndarray[Any, Any]) -> None:
+        wide = values.astype(np.float32) if values.dtype.itemsize == 2 else values
+        (low,), (high,) = self.low, self.high
+        # NaN compares false, so it is found as well.
+        if not wide.size or (wide.min() >= low and wide.max() <= high):
+            return
+        raise FeedError(
+            f"{self.what} holds a number that is not a probability",
+            expected=f"numbers from {low} to {high}",
+            received=float(wide[~((wide >= low) & (wide <= high))][0]),
+            fix=self.fix,
+        )
 
     def _check_classes(self, values: np.ndarray[Any, Any], ignored: int) -> None:
         (low,), (high,) = self.low, self.high
@@ -82,6 +98,7 @@ class Index:
         fix: What to do about a bad one; ``{size}`` is replaced by the size.
         some: Whether other values (lengths) say which of the positions are read. Then the reference itself checks those, and
             torch's devices run it.
+        chances: Whether the values are probabilities, floats from 0 to 1, instead of positions; the size is then 2.
     """
 
     slot: str
@@ -92,6 +109,7 @@ class Index:
     name: str = ""
     fix: str = ""
     some: bool = False
+    chances: bool = False
 
     def limits(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Limits | None:
         """Returns the limits for inputs (anything with a shape) and attributes; ``None`` where nothing is a position."""

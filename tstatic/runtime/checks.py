@@ -14,7 +14,7 @@ import numpy as np
 from tstatic.devices import Array, Device
 from tstatic.devices.base import ALIGNED, Memory
 from tstatic.devices.step import BoundStep, Stream
-from tstatic.errors import IndexRangeError
+from tstatic.errors import FeedError, IndexRangeError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.indices import Limits, limited
@@ -162,7 +162,7 @@ class LateChecks:
         # The copy goes to pinned memory, so that it needs no wait of its own: the host reads it when it waits for the results.
         return [*found, self._device.copying(self._seen, self.words, stream)]
 
-    def error(self, runs: int) -> IndexRangeError | None:
+    def error(self, runs: int) -> IndexRangeError | FeedError | None:
         """Returns the error of the first bad word, with the op and the line that built it; the words must be on the host.
 
         Args:
@@ -174,7 +174,7 @@ class LateChecks:
         check = list(self._checks.values())[int(bad[0])]
         try:
             check.limits.check(self._device.to_host(check.kept))
-        except IndexRangeError as error:
+        except (IndexRangeError, FeedError) as error:
             annotate(error, check.op)
             error.noticed = f"after run {runs + 1} on the device '{self._device.name}'; it changed no variable"
             return error
@@ -252,7 +252,7 @@ def before_kernel(
 def _check_now(device: Device, op: FrozenOp, limits: Limits, array: Array) -> None:
     try:
         limits.check(device.to_host(array))
-    except IndexRangeError as error:
+    except (IndexRangeError, FeedError) as error:
         annotate(error, op)  # the member of the group, whose line the user knows
         raise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tstatic.devices import Array
-from tstatic.errors import IndexRangeError
+from tstatic.errors import FeedError, IndexRangeError
 from tstatic.runtime.binding import Binding, Setting
 from tstatic.runtime.fetch import StagedFetches
 
@@ -43,7 +43,7 @@ class Commit:
 
     def write(
         self, pending: Pending, binding: Binding, runs: int = 0, fetched: StagedFetches | None = None
-    ) -> IndexRangeError | None:
+    ) -> IndexRangeError | FeedError | None:
         """Copies values to their variables, after the updates; new storage is published once the device has written it.
 
         Args:

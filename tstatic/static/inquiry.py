@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import cache, partial
 
 from tstatic import flags
-from tstatic.devices import cpu_device
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.choice import explained
 from tstatic.fusion.codegen.kernel import Kernel
@@ -17,9 +16,9 @@ from tstatic.fusion.engine import Applied, Log, Rejection, kernels_of
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.nearest import why_idle
 from tstatic.fusion.reasons import explain_code
-from tstatic.fusion.single_op import kernel_per_op
+from tstatic.fusion.single_op import kernel_per_draw, kernel_per_op
 from tstatic.fusion.view import View
-from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat, unfused
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program
 from tstatic.ir.types import UNKNOWN, Meta
@@ -118,7 +117,8 @@ def _costs(
     # The bytes of a kernel are those of the sums that it leaves to others, too: what only adds these up is none of these kernels.
     own = {id(kernel) for kernel in kernels.values()}
     for op, made in ops:
-        nbytes = bytes_of(op, metas) if made is None else made.kernel.nbytes if id(made.kernel) in own else 0
+        mine = made is not None and (made.kernel is op.kernel or id(made.kernel) in own)
+        nbytes = bytes_of(op, metas) if made is None else made.kernel.nbytes if mine else 0
         found.append((op, 1 if made is None else len(made.calls.launches), nbytes))
     return found
 
@@ -177,6 +177,8 @@ def planned(
 
 def plan_of(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> Plan:
     """Returns the plan for a GPU of a program whose sizes are known."""
+    frozen = kernel_per_draw(frozen, metas)
+    kernels = {**kernels_of(frozen, metas), **kernels}
     frozen, metas, made = pipeline.planned_kernels(frozen, metas, kernels, DEFAULT_TARGET)
     return make_plan(frozen, metas, pipeline.plan_options(build), made)
 
@@ -253,6 +255,7 @@ def build_explanation(
     silent = {switch: why for switch, why in idle.items() if switch not in refused}
     target = DEFAULT_TARGET if _target(made).large_programs else _target(made)
     said = made.report.said() if made.report is not None else None
+    ran = _as_it_runs(made.first)
     return Explanation(
         (*properties(build, execution, log.applied, log.refused, switches, said, chosen, silent), *statuses),
         applied,
@@ -262,7 +265,7 @@ def build_explanation(
         "generated" if made.first.device.generated else "reference",
         made.report,
         made.program.mixed_precision,
-        on_host(fused, cpu_device()),
+        on_host(ran, made.first.device),
         _strict_cost(made.first, build) if made.first.numerics == "strict" else None,
         _shared(made, fused, after_metas, kernels),
         tuple(saved.of(a) for a in applied),
@@ -276,8 +279,8 @@ def build_explanation(
         page,
         made_at=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         idle=idle,
-        outside_graphs=outside_graphs(fused, after_metas, cpu_device()),
-        graphs=graph_parts(fused, after_metas, cpu_device()),
+        outside_graphs=outside_graphs(ran, made.first.metas, made.first.device),
+        graphs=graph_parts(ran, made.first.metas, made.first.device),
         target=target,
         _ways=partial(explained, target=target, device=made.first.device),
     )
@@ -314,6 +317,13 @@ def _target(made: Compilation) -> Target:
     """Returns the chip that kernels are launched on; where none are, the one that they are planned for by default."""
     device = made.first.device
     return device.target if device.generated else DEFAULT_TARGET
+
+
+def _as_it_runs(lowered: LoweredProgram) -> FrozenProgram:
+    """Returns the program with the ops that its device runs."""
+    if lowered.device.generated:
+        return kernel_per_draw(lowered.after, lowered.metas)
+    return unfused(lowered.after)
 
 
 def _bytes(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[str, int]:

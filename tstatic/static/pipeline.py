@@ -19,7 +19,7 @@ from tstatic.fusion.explicit_groups import apply_explicit_groups, has_explicit_g
 from tstatic.fusion.finish_together import finish_together
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.shape_readers import shapes_from_contents
-from tstatic.fusion.single_op import kernel_per_op
+from tstatic.fusion.single_op import kernel_per_draw, kernel_per_op
 from tstatic.fusion.user_kernel import present, with_user_kernels
 from tstatic.ir.frozen import Entry, FrozenProgram, freeze, unfused, verify
 from tstatic.ir.program import Program
@@ -243,6 +243,8 @@ def lower(
         return make_plan(unfused(frozen), metas, options, None, device.scratch_bytes, streams, device.block_use)
     if strict_numerics():
         frozen, target = kernel_per_op(frozen, metas), target.strict
+    else:
+        frozen = kernel_per_draw(frozen, metas)
     frozen, metas, kernels = planned_kernels(frozen, metas, kernels_of(frozen, metas), target, device)
     if device is None:
         return make_plan(frozen, metas, options, kernels)

@@ -6,7 +6,7 @@
 * ``norm``: layer norm, batch norm; ``norm_rows``: batch norm with channels last
 * ``softmax``: softmax, log-softmax, softmax with cross entropy; ``special``: erf, gelu
 * ``recurrent``: LSTM, GRU and simple recurrence over all steps; ``recurrent_step``: the formulas of one step
-* ``philox``, ``draw``: random numbers
+* ``philox``, ``draw``: random numbers; ``normal``: normal ones, by arithmetic that gives the same bits everywhere
 * ``_common``: types and helpers
 
 Every array that is written is passed in. What a kernel needs besides stands in the ``*_scratch`` function next to it,

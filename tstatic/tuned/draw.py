@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.tuned.normal import normal_pairs, normal_quantile, work_space
 from tstatic.tuned.philox import (
     CHUNK,
     HALF_ROUNDS,
@@ -23,7 +24,6 @@ from tstatic.tuned.philox import (
 
 ONE_24 = 2.0**-24
 ONE_53 = 2.0**-53
-TURN = 2 * math.pi
 LEAST_HALVES = 2.0**-7
 """Chances to be dropped, or kept, from which 16 bits decide."""
 
@@ -140,86 +140,30 @@ def uniform_constants(dtype: np.dtype[Any], low: float, high: float) -> tuple[An
 def fill_normal(out: Array, mean: float, std: float, key: PhiloxKey, start: int = 0) -> None:
     """Draws normal numbers by the method of Box and Muller: ``z * std + mean``."""
     compute = compute_type(out.dtype)
-    wide = compute == np.float64
     one = compute.type
-    integers, unit = (_integers_53, ONE_53) if wide else (_integers_24, ONE_24)
+    integers = _integers_53 if compute == np.float64 else _integers_24
+    work = work_space(buffers_of_thread(compute)[3:])
 
     def kernel(view: Array, block: int) -> None:
         count = view.shape[0]
-        even, half = count + count % 2, (count + 1) // 2
         # Buffers 0 and 1 are taken: a chunk of :func:`each_chunk`, and what the integers are made in.
-        raw = buffers_of_thread(compute)[2][:even]
-        integers(raw, block, key)
-        r, angle, turned = (b[:half] for b in buffers_of_thread(compute)[3:6])
-        np.multiply(raw[0::2], one(unit), r)
-        # From [0, 1) to (0, 1]: the logarithm of 0 would make an infinite number.
-        np.add(r, one(unit), r)
-        np.log(r, r)
-        np.multiply(r, one(-2), r)
-        np.sqrt(r, r)
-        np.multiply(raw[1::2], one(one(TURN) * one(unit)), angle)
-        # One radius and one angle make two numbers: the logarithm and the root are taken once for both.
-        for lane, function in ((0, np.cos), (1, np.sin)):
-            target = view[lane::2]
-            function(angle, turned)
-            np.multiply(turned, r, turned)
-            # The usual standard deviation of 1 saves a pass; the mean is added in any case, as the pass that writes.
-            if std != 1:
-                np.multiply(turned, one(std), turned)
-            np.add(turned[: target.shape[0]], one(mean), target)
+        pairs = buffers_of_thread(compute)[2][: count + 1] if count % 2 else view
+        integers(pairs, block, key)
+        normal_pairs(pairs, work)
+        found = pairs[:count]
+        _moved(found, one(mean), one(std))
+        if found is not view:
+            np.copyto(view, found)
 
     each_chunk(out, compute, start, kernel)
 
 
-# Wichura, "Algorithm AS 241: the percentage points of the normal distribution", 1988: relative error about 1e-16.
-_CENTRE = (
-    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
-     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
-    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
-     5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
-)  # fmt: skip
-_MIDDLE = (
-    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
-     3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0),
-    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
-     6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0),
-)  # fmt: skip
-_FAR = (
-    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
-     2.96560571828504891230e-1, 1.78482653991729133580e0, 5.46378491116411436990e0, 6.65790464350110377720e0),
-    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
-     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
-)  # fmt: skip
-
-
-def _ratio(pair: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Array:
-    # Horner's scheme, in place but for the first products.
-    top, bottom = x * pair[0][0], x * pair[1][0]
-    for c, d in zip(pair[0][1:-1], pair[1][1:-1], strict=True):
-        top += c
-        top *= x
-        bottom += d
-        bottom *= x
-    top += pair[0][-1]
-    bottom += pair[1][-1]
-    top /= bottom
-    return top
-
-
-def normal_quantile(p: Array) -> Array:
-    """Inverts the normal distribution function: float64 of shape [n]; -inf at 0 and +inf at 1."""
-    q = p - 0.5
-    found = q * _ratio(_CENTRE, 0.180625 - q * q)
-    # 15 of 100 numbers lie in the tails; only they take the logarithm and the second quotient.
-    at = np.flatnonzero(np.abs(q) > 0.425)
-    tail = np.sqrt(-np.log(np.minimum(p[at], 1 - p[at])))
-    outer = _ratio(_MIDDLE, tail - 1.6)
-    # Probabilities below 1e-11, which 32 random bits never give unless a bound is that far out.
-    far = np.flatnonzero(tail > 5)
-    if far.size:
-        outer[far] = np.where(np.isinf(tail[far]), np.inf, _ratio(_FAR, np.minimum(tail[far], 1e9) - 5))
-    found[at] = np.copysign(outer, q[at])
-    return found
+def _moved(view: Array, mean: Any, std: Any) -> None:
+    """Computes ``view * std + mean`` in place; where the two change nothing, zeros keep their signs."""
+    if std != 1:
+        np.multiply(view, std, view)
+    if mean != 0:
+        np.add(view, mean, view)
 
 
 def normal_distribution(x: float) -> float:
@@ -231,30 +175,35 @@ def fill_truncated_normal(
     out: Array, mean: float, std: float, a: float, b: float, key: PhiloxKey, start: int = 0
 ) -> None:
     """Draws normal numbers within [mean + a std, mean + b std], by the inverse distribution function in float64."""
-    low, high = normal_distribution(a), normal_distribution(b)
-    bits_only = out.dtype != np.float64
+    compute = compute_type(out.dtype)
+    wide = compute == np.float64
+    factor, low = within_constants(compute, a, b)
 
     def kernel(view: Array, block: int) -> None:
-        if bits_only:
+        found = view if wide else buffers_of_thread(np.float64)[2][: view.shape[0]]
+        if wide:
+            _integers_53(found, block, key)
+        else:
             bits = buffers_of_thread(np.uint32)[0][: view.shape[0]]
             fill_bits(bits, block, key)
-            np.copyto(view, bits)
-        else:
-            _integers_53(view, block, key)
+            np.copyto(found, bits)
         # The middle of the interval that the bits name: the quantile is finite at both ends.
-        np.add(view, 0.5, view)
-        np.multiply(view, ((high - low) * 2.0**-32) if bits_only else ((high - low) * ONE_53), view)
-        np.add(view, low, view)
-        # The quantile makes about ten temporaries; those of a small part come from the allocator's free list and stay
-        # in the first-level cache.
-        for at in range(0, view.shape[0], 2048):
-            part = view[at : at + 2048]
-            # The clip takes back what rounding carried over the bounds.
-            np.clip(normal_quantile(part), a, b, out=part)
-        np.multiply(view, std, view)
-        np.add(view, mean, view)
+        np.add(found, 0.5, found)
+        np.multiply(found, factor, found)
+        np.add(found, low, found)
+        # The clip takes back what rounding carried over the bounds.
+        np.clip(normal_quantile(found), a, b, out=found)
+        _moved(found, mean, std)
+        if not wide:
+            np.copyto(view, found, casting="unsafe")
 
-    each_chunk(out, np.dtype(np.float64), start, kernel)
+    each_chunk(out, compute, start, kernel)
+
+
+def within_constants(compute: np.dtype[Any], a: float, b: float) -> tuple[float, float]:
+    """Returns factor and summand that make a probability between those of ``a`` and ``b`` of an element's integer and a half."""
+    low, high = normal_distribution(a), normal_distribution(b)
+    return (high - low) * (ONE_53 if compute == np.float64 else 2.0**-32), low
 
 
 # ------------------------------------------------------------------------------------------------------------ integers
@@ -344,12 +293,8 @@ def fill_keep(out: Array, drop: float, key: PhiloxKey, start: int = 0) -> None:
     each_chunk(out, np.dtype(np.uint8), start, kernel, per_block)
 
 
-def fill_bernoulli(out: Array, p: Array, key: PhiloxKey, start: int = 0) -> float | None:
-    """Writes 1 where a float32 uniform number lies below ``p``, else 0.
-
-    Returns:
-        A value of ``p`` that is not a probability, if there is one.
-    """
+def fill_bernoulli(out: Array, p: Array, key: PhiloxKey, start: int = 0) -> None:
+    """Writes 1 where a float32 uniform number lies below ``p``, else 0."""
     plain = p.flags.c_contiguous and out.flags.c_contiguous
     for at in range(0, out.size, CHUNK):
         count = min(CHUNK, out.size - at)
@@ -359,15 +304,11 @@ def fill_bernoulli(out: Array, p: Array, key: PhiloxKey, start: int = 0) -> floa
         chance = p.reshape(-1)[at : at + count] if plain else p.flat[at : at + count]
         if chance.dtype.itemsize == 2:
             chance = chance.astype(np.float32)
-        # NaN compares false, so it is found as well.
-        if not (chance.min() >= 0 and chance.max() <= 1):
-            return float(chance[np.flatnonzero(~((chance >= 0) & (chance <= 1)))[0]])
         np.less(u, chance, out=hit)
         if plain:
             np.copyto(out.reshape(-1)[at : at + count], hit, casting="unsafe")
         else:
             out.flat[at : at + count] = hit.astype(out.dtype)
-    return None
 
 
 # --------------------------------------------------------------------------------------------------------------- torch
@@ -395,11 +336,16 @@ def torch_normal(torch: Any, n: int, wide: bool, mean: float, std: float, key: P
     """As :func:`fill_normal`, in the type it is computed in."""
     # Pairs begin at even elements.
     skip = start % 2
-    unit = ONE_53 if wide else ONE_24
-    raw = torch_integers(torch, skip + n + (skip + n) % 2, key, wide, start - skip, device).reshape(-1, 2) * unit
-    r = torch.sqrt(-2 * torch.log(raw[:, 0] + unit))
-    angle = raw[:, 1] * TURN
-    z = torch.stack((r * torch.cos(angle), r * torch.sin(angle)), -1).reshape(-1)
+    unit, quarter = (ONE_53, 2.0**51) if wide else (ONE_24, 2.0**22)
+    raw = torch_integers(torch, skip + n + (skip + n) % 2, key, wide, start - skip, device).reshape(-1, 2)
+    r = torch.sqrt(-2 * torch.log((raw[:, 0] + 1) * unit))
+    # Of the angle what is less than a quarter of a turn is kept exactly.
+    turns = torch.floor(raw[:, 1] / quarter + 0.5)
+    angle = (raw[:, 1] - turns * quarter) * (math.pi / 2 / quarter)
+    cosine, sine, odd = torch.cos(angle), torch.sin(angle), turns % 2 == 1
+    x, y = torch.where(odd, -sine, cosine), torch.where(odd, cosine, sine)
+    sign = torch.where(torch.floor(turns / 2) % 2 == 1, -r, r)
+    z = torch.stack((sign * x, sign * y), -1).reshape(-1)
     return z[skip : skip + n] * std + mean
 
 

@@ -296,7 +296,8 @@ class CpuDevice(ImmediateDevice):
         self, source: HostArray, limits: Limits, kept: HostArray, safe: HostArray, wrong: HostArray, stream: Stream
     ) -> list[Call]:
         # Of one limit a number: an array of one element would not fit a single position.
-        low, high = (np.array(side if limits.columns else side[0]) for side in (limits.low, limits.high))
+        kind = source.dtype if source.dtype.kind not in "iu" else None
+        low, high = (np.array(side if limits.columns else side[0], kind) for side in (limits.low, limits.high))
 
         def run() -> None:
             if kept is not source:

@@ -25,11 +25,13 @@ class Draw:
         shape: Of the elements that draw a number each, with ones added.
         position: The op's number in the program.
         seed: Its own seed; 0 for the program's.
+        loaded: Names and numbers that the expressions read from memory.
     """
 
     shape: Shape
     position: int
     seed: int
+    loaded: tuple[tuple[str, int | float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,10 @@ def is_pointwise(definition: OpDef) -> bool:
 
 def draws(definition: OpDef) -> bool:
     """Returns whether an op draws numbers per element as kernels can: it may be inlined, too."""
-    return definition.drawn is not None and not (
-        definition.effects or definition.state or definition.objects or definition.dynamic
-    )
+    raises = (
+        definition.effects and not definition.indices
+    )  # what is read as positions or chances is checked before a kernel
+    return definition.drawn is not None and not (raises or definition.state or definition.objects or definition.dynamic)
 
 
 def is_elementwise(definition: OpDef) -> bool:
@@ -200,7 +203,8 @@ def _define_drawn(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
         return (1,) * (len(full) - len(shape)) + tuple(shape)
 
     seed = op.attrs.get("seed", 0)
-    draw = Draw(aligned(found.shape), op.position, seed) if not read.isdisjoint(NUMBERS) else None
+    loaded = tuple(found.loaded.items())
+    draw = Draw(aligned(found.shape), op.position, seed, loaded) if not read.isdisjoint(NUMBERS) else None
     places = tuple(aligned(shapes[i]) if i in shapes else None for i in range(len(ins)))
     return LoopBody(nodes, inputs, places, full, dict.fromkeys(wanted, full), _only(op), draw=draw)
 

@@ -30,7 +30,6 @@ from tstatic.fusion.codegen.lines import DRAW, LANGUAGE, TYPES, Lines, Typed, ne
 from tstatic.fusion.codegen.loop_nest import LoopNest, Operand
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.script import standalone_main
-from tstatic.ir.drawn import UNIT_24, UNIT_53
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
 from tstatic.target import Target
@@ -291,9 +290,12 @@ def pointers_of(group: LoopNest, direct: bool = False) -> tuple[KernelParameter,
 
 
 def drawing_table(group: LoopNest) -> Table:
-    """Returns which op draws each of the group's random numbers."""
-    rows = [(d.position, (d.seed + (1 << 63)) % (1 << 64) - (1 << 63)) for d in group.drawings]
-    return Table(numbers=np.array(rows, np.int64).reshape(-1))
+    """Returns which op draws each of the group's random numbers, and what its expressions read."""
+    words: list[int] = []
+    for one in group.drawings:
+        words += [one.position, one.seed]
+        words += [int(np.float64(v).view(np.int64)) if isinstance(v, float) else v for _, v in one.loaded]
+    return Table(numbers=np.array([word % (1 << 64) for word in words], np.uint64).view(np.int64))
 
 
 def _pointwise_kernel(group: LoopNest) -> Kernel:
@@ -334,11 +336,11 @@ def function(name: str, parameters: tuple[KernelParameter, ...], body: list[str]
 
 
 def rounds_apart(used: set[str]) -> bool:
-    """Returns whether no product and sum may be one operation: under strict numerics, and where uniform numbers are drawn.
+    """Returns whether no product and sum may be one operation: under strict numerics, and where floats are drawn.
 
-    Such a number is a product and a sum, each rounded: those of the reference.
+    Such a number is made of products and sums, each rounded: those of the reference.
     """
-    return strict_numerics() or not used.isdisjoint({DRAW[UNIT_24][0], DRAW[UNIT_53][0]})
+    return strict_numerics() or not used.isdisjoint(function for function, dtype in DRAW.values() if dtype.is_float)
 
 
 def assemble(

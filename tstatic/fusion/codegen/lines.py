@@ -9,13 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.define import LoopBody
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest
+from tstatic.fusion.codegen.loop_nest import DRAW_ROW, CodegenUnsupported, LoopNest
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
-from tstatic.ir.drawn import DRAWN, HALF, UNIT_24, UNIT_53
+from tstatic.ir.drawn import (
+    BELOW,
+    BELOW_64,
+    DRAWN,
+    ELEMENT,
+    HALF,
+    NORMAL_24,
+    NORMAL_53,
+    UNIT_24,
+    UNIT_53,
+    WITHIN_24,
+    WITHIN_53,
+)
 from tstatic.ir.expr import FUNCTIONS, MODULAR, Node, count_uses, parse, substitute
 from tstatic.ir.pointwise import ALONG, COLUMN
-from tstatic.ir.types import DType, bool_, float32, float64, int32, wrap
+from tstatic.ir.types import DType, bool_, float32, float64, int32, int64, wrap
 
 TYPES = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
@@ -31,6 +43,9 @@ LANGUAGE = {
 
 DRAW = {
     DRAWN: ("_drawn", int32), HALF: ("_half", int32), UNIT_24: ("_unit24", float32), UNIT_53: ("_unit53", float64),
+    NORMAL_24: ("_normal24", float32), NORMAL_53: ("_normal53", float64), WITHIN_24: ("_within24", float64),
+    WITHIN_53: ("_within53", float64), BELOW: ("_below", int64), BELOW_64: ("_below64", int64),
+    ELEMENT: ("_element", int64),
 }  # fmt: skip
 """Random numbers of expressions -> the function of the prelude that draws them, and their type."""
 
@@ -230,6 +245,7 @@ class Lines(Writer):
         """Returns the names of the random numbers that a formula reads, after a line that draws each."""
         read = set[str]().union(*(expr.variables(node) for node in formula.nodes.values()))
         found = {}
+        row = self.group.draw_row(drawing)
         for name, (function, dtype) in DRAW.items():
             if name in read:
                 own = f"{name}_{drawing}"
@@ -237,9 +253,22 @@ class Lines(Writer):
                     at = self.drawn_at[drawing]
                     if name == HALF and self.drawn_runs:
                         function, at = "_half_runs", self.drawn_runs[drawing]
-                    self.lines.append(f"{own} = {function}(rng, draws + {2 * drawing}, {at})")
+                    self.lines.append(f"{own} = {function}(rng, draws + {row}, {at})")
                     self.used.add(function)
                     self._numbers[own] = Typed(own, dtype)
+                found[name] = self._numbers[own]
+        kind = next((one.dtype for one in found.values() if one.dtype.is_float), float64)
+        for place, (name, value) in enumerate(self.group.drawings[drawing].loaded, row + DRAW_ROW):
+            if name in read:
+                own = f"d{place}"
+                if own not in self._numbers:
+                    text = f"_loaded(draws + {place}, {self.drawn_at[drawing]})"
+                    self.used.add("_loaded")
+                    if isinstance(value, float):
+                        narrow = "" if kind is float64 else f".to({LANGUAGE[kind.name]})"
+                        text = f"{text}.to(tl.float64, bitcast=True){narrow}"
+                    self.lines.append(f"{own} = {text}")
+                    self._numbers[own] = Typed(own, kind if isinstance(value, float) else int64)
                 found[name] = self._numbers[own]
         return found
 

@@ -48,13 +48,25 @@ class Operand:
         return all(self.dims)
 
 
+DRAW_ROW = 2
+"""Integers that the table of an op that draws begins with: its number, and its own seed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Random numbers: which op's they are, its own seed, and which dimensions of the collapsed space they have."""
+    """Random numbers of an op.
+
+    Attributes:
+        position: The op's number in the program.
+        seed: Its own seed.
+        dims: Which dimensions of the collapsed space the numbers have.
+        loaded: Names and numbers that its expressions read from memory.
+    """
 
     position: int
     seed: int
     dims: tuple[bool, ...]
+    loaded: tuple[tuple[str, int | float], ...] = ()
 
     @property
     def operand(self) -> Operand:
@@ -90,6 +102,10 @@ class LoopNest:
     @property
     def numel(self) -> int:
         return _product(self.iteration_space)
+
+    def draw_row(self, drawing: int) -> int:
+        """Returns where in the table of the ops that draw the numbers of one of them begin."""
+        return sum(DRAW_ROW + len(one.loaded) for one in self.drawings[:drawing])
 
     @property
     def rows(self) -> int:
@@ -256,9 +272,11 @@ def build(
     formulas = []
     written: set[str] = set()
     for op in ops:
-        for label in (v for one in op.definition.indices for v in flat([op.input(one.slot)]) if v in written):
-            # A kernel can neither raise nor check what it makes itself: positions are checked in memory, before it.
-            raise CodegenUnsupported("POSITION", f"{op.type} reads '{label}' as positions", op)
+        for one in op.definition.indices:
+            for checked in (v for v in flat([op.input(one.slot)]) if v in written):
+                # A kernel can neither raise nor check what it makes itself: positions are checked in memory, before it.
+                what = "probabilities" if one.chances else "positions"
+                raise CodegenUnsupported("POSITION", f"{op.type} reads '{checked}' as {what}", op)
         written.update(op.writes())
         formula = define(op, metas) if known is None else known.of(op)
         if formula is None:
@@ -288,7 +306,7 @@ def build(
     placed: dict[str, AxisMap] = {}
     sums: set[str] = set()
     # A forward op and its gradient, which draws the same numbers again, share them in one kernel.
-    drawings: dict[tuple[int, int, AxisMap], int] = {}
+    drawings: dict[tuple[int, int, tuple[tuple[str, int | float], ...], AxisMap], int] = {}
     drawn: dict[int, int] = {}
     # In program order: what an op reads of the group is placed before it.
     for k, (op, formula, place) in enumerate(zip(ops, formulas, places, strict=True)):
@@ -297,7 +315,8 @@ def build(
             there = tuple(map(axis_of.__getitem__, _large(formula.draw.shape)))
             if there != tuple(sorted(there)):
                 raise _conflict(next(iter(op.writes())), op)
-            drawn[k] = drawings.setdefault((formula.draw.position, formula.draw.seed, there), len(drawings))
+            key = formula.draw.position, formula.draw.seed, formula.draw.loaded, there
+            drawn[k] = drawings.setdefault(key, len(drawings))
         for name, position in formula.inputs.items():
             read, shape = formula.entries[position], formula.aligned[position]
             assert read is not None
@@ -352,7 +371,10 @@ def build(
         reads,
         metas,
         inner,
-        tuple(Drawing(p, s, d) for (p, s, _), d in zip(drawings, operands[len(inputs) + len(outputs) :], strict=True)),
+        tuple(
+            Drawing(position, seed, dims, loaded)
+            for (position, seed, loaded, _), dims in zip(drawings, operands[len(inputs) + len(outputs) :], strict=True)
+        ),
         drawn,
     )  # fmt: skip
     # It would pass for a value per row (`summed` leaves those out), and be stored without being added up.

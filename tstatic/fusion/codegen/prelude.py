@@ -287,6 +287,160 @@ def _unit53(rng, draw, at):
     return first + (_philox(rng, draw, at, 0x80000000) >> 11).to(tl.float64)
 
 
+# Down to ``_within`` the operations are those of ``tuned/normal.py``, in its order: the bits are the reference's where no product
+# and sum become one instruction.
+@triton.jit
+def _minus_two_log24(n):
+    """-2 log(n / 2^24) of float32."""
+    bits = n.to(tl.int32, bitcast=True) - 0x4B3504F3
+    k = (bits >> 23).to(tl.float32)
+    f = ((bits & 0x7FFFFF) + 0x3F3504F3).to(tl.float32, bitcast=True) - 1
+    s = tl.div_rn(f, f + 2)
+    square = s * s
+    fourth = square * square
+    even = (fourth * 0.48558157682 + 0.80001944304) * fourth
+    odd = (fourth * 0.56997573376 + 1.33333325386) * square
+    power = f * f
+    return k * -1.3862943611198906 + ((power - (odd + even + power) * s) - (f + f))
+
+
+@triton.jit
+def _minus_two_log(n, power: tl.constexpr):
+    """-2 log(n / 2^power) of float64."""
+    bits = n.to(tl.int64, bitcast=True) - (0x3FE6A09E00000000 + (power << 52))
+    k = (bits >> 52).to(tl.float64)
+    f = ((bits & 0xFFFFFFFFFFFFF) + 0x3FE6A09E00000000).to(tl.float64, bitcast=True) - 1
+    s = f / (f + 2)
+    square = s * s
+    fourth = square * square
+    even = (fourth * 0.3062767539841874664 + 0.4444439686429956792) * fourth + 0.7999999999881883134
+    odd = (fourth * 0.2959639721023317182 + 0.3636714432324210018) * fourth + 0.571428574873247830
+    odd = (odd * fourth + 1.333333333333347026) * square
+    square = f * f
+    return k * -1.3862943611198906 + ((square - (odd + even * fourth + square) * s) - (f + f))
+
+
+@triton.jit
+def _of_pair(length, sine, cosine, q, at):
+    """The number of each place of a pair: its root of length times the cosine or the sine, by the quarter of the turn."""
+    turn = q.to(tl.int32) + 3 * (at & 1).to(tl.int32)
+    length = tl.where(((turn + 1) & 2) == 0, length, length * -1)
+    return tl.where((turn & 1) == 0, cosine, sine) * length
+
+
+@triton.jit
+def _normal24(rng, draw, at):
+    """A normal number of float32 for each place, by the method of Box and Muller; neighbours are a pair."""
+    c0, c1, c2, c3 = _words(rng, draw, at.to(tl.int64) >> 2, 0, 10)
+    low = (at & 2) == 0
+    length = tl.sqrt_rn(_minus_two_log24((tl.where(low, c0, c2) >> 8).to(tl.float32) + 1))
+    y = (tl.where(low, c1, c3) >> 8).to(tl.float32) * 2.384185791015625e-07
+    q = tl.floor(y + 0.5)
+    y = y - q
+    z = y * y
+    sine = ((z * -0.004602149128913879 + 0.07968021929264069) * z - 0.6459634900093079) * z + 1.5707963705062866
+    cosine = ((z * 0.0009067399078048766 - 0.02086152881383896) * z + 0.253669410943985) * z - 1.2337005138397217
+    return _of_pair(length, sine * y, cosine * z + 1, q, at)
+
+
+@triton.jit
+def _normal53(rng, draw, at):
+    """The same of float64."""
+    c0, c1, c2, c3 = _words(rng, draw, at.to(tl.int64) >> 2, 0, 10)
+    d0, d1, d2, d3 = _words(rng, draw, at.to(tl.int64) >> 2, 0x80000000, 10)
+    low = (at & 2) == 0
+    n = tl.where(low, c0, c2).to(tl.float64) * 2097152.0 + (tl.where(low, d0, d2) >> 11).to(tl.float64)
+    length = tl.sqrt(_minus_two_log(n + 1, 53))
+    n = tl.where(low, c1, c3).to(tl.float64) * 2097152.0 + (tl.where(low, d1, d3) >> 11).to(tl.float64)
+    y = n * 4.440892098500626e-16
+    q = tl.floor(y + 0.5)
+    y = y - q
+    z = y * y
+    sine = (z * 5.633933781537854e-08 - 3.59864335298231e-06) * z + 0.0001604411507421909
+    sine = ((sine * z - 0.004681754132340976) * z + 0.07969262624604301) * z - 0.6459640975062443
+    cosine = (z * -6.329396344967424e-09 + 4.710678405505227e-07) * z - 2.5202039028029178e-05
+    cosine = ((cosine * z + 0.0009192602745468447) * z - 0.020863480763340773) * z + 0.2536695079010478
+    cosine = (cosine * z - 1.2337005501361697) * z + 1
+    return _of_pair(length, (sine * z + 1.5707963267948966) * y, cosine, q, at)
+
+
+# Wichura's algorithm AS 241. The table has the quotient's numbers behind the operator's own two.
+@triton.jit
+def _within(draw, n):
+    """The normal quantile of (n + 0.5) * factor + low, in float64; -inf at 0 and +inf at 1."""
+    factor = tl.load(draw + 2).to(tl.float64, bitcast=True)
+    p = (n + 0.5) * factor + tl.load(draw + 3).to(tl.float64, bitcast=True)
+    q = p - 0.5
+    x = 0.180625 - q * q
+    top = ((x * 2509.0809287301227 + 33430.57558358813) * x + 67265.7709270087) * x
+    top = (((top + 45921.95393154987) * x + 13731.69376550946) * x + 1971.5909503065513) * x
+    top = (top + 133.14166789178438) * x + 3.3871328727963665
+    bottom = ((x * 5226.495278852854 + 28729.085735721943) * x + 39307.89580009271) * x
+    bottom = (((bottom + 21213.794301586597) * x + 5394.196021424751) * x + 687.1870074920579) * x
+    bottom = (bottom + 42.31333070160091) * x + 1.0
+    centre = q * (top / bottom)
+    least = tl.where(p < 1 - p, p, 1 - p)
+    tail = tl.sqrt(_minus_two_log(least * 18014398509481984.0, 54) * 0.5)
+    x = tail - 1.6
+    top = ((x * 0.0007745450142783414 + 0.022723844989269184) * x + 0.2417807251774506) * x
+    top = (((top + 1.2704582524523684) * x + 3.6478483247632045) * x + 5.769497221460691) * x
+    top = (top + 4.630337846156546) * x + 1.4234371107496835
+    bottom = ((x * 1.0507500716444169e-09 + 0.0005475938084995345) * x + 0.015198666563616457) * x
+    bottom = (((bottom + 0.14810397642748008) * x + 0.6897673349851) * x + 1.6763848301838038) * x
+    bottom = (bottom + 2.053191626637759) * x + 1.0
+    outer = top / bottom
+    x = tail - 5
+    top = ((x * 2.0103343992922881e-07 + 2.7115555687434876e-05) * x + 0.0012426609473880784) * x
+    top = (((top + 0.026532189526576124) * x + 0.29656057182850487) * x + 1.7848265399172913) * x
+    top = (top + 5.463784911164114) * x + 6.657904643501103
+    bottom = ((x * 2.0442631033899397e-15 + 1.421511758316446e-07) * x + 1.8463183175100548e-05) * x
+    bottom = (((bottom + 0.0007868691311456133) * x + 0.014875361290850615) * x + 0.1369298809227358) * x
+    bottom = (bottom + 0.599832206555888) * x + 1.0
+    outer = tl.where(tail > 5, top / bottom, outer)
+    outer = tl.where(least == 0, float("inf"), outer)
+    return tl.where(tl.abs(q) > 0.425, tl.where(q < 0, outer * -1, outer), centre)
+
+
+@triton.jit
+def _within24(rng, draw, at):
+    """The normal quantile of the random word of each place, moved to the interval of the table."""
+    return _within(draw, _philox(rng, draw, at, 0).to(tl.float64))
+
+
+@triton.jit
+def _within53(rng, draw, at):
+    """The same of 53 bits."""
+    return _within(draw, _unit53(rng, draw, at))
+
+
+@triton.jit
+def _below(rng, draw, at):
+    """A whole number below the table's span for each place: the upper half of the random word times the span."""
+    span = tl.load(draw + 2).to(tl.uint64, bitcast=True)
+    return tl.umulhi(_philox(rng, draw, at, 0).to(tl.uint64) << 32, span).to(tl.int64, bitcast=True)
+
+
+@triton.jit
+def _below64(rng, draw, at):
+    """The same of both draws, for a span above 2^32; 0 means 2^64."""
+    span = tl.load(draw + 2).to(tl.uint64, bitcast=True)
+    word = (_philox(rng, draw, at, 0).to(tl.uint64) << 32) | _philox(rng, draw, at, 0x80000000).to(tl.uint64)
+    return tl.where(span == 0, word, tl.umulhi(word, span)).to(tl.int64, bitcast=True)
+
+
+# As a block: the interpreter spoils a truth value that it spreads.
+@triton.jit
+def _loaded(table, at):
+    """The number of a table, for each place."""
+    return tl.broadcast_to(tl.load(table), at.shape)
+
+
+@triton.jit
+def _element(rng, draw, at):
+    """The number of each element."""
+    return at.to(tl.int64)
+
+
 # Added is half of the last place that stays, less one bit where that place is even: ties go to even. NaN gets its quiet bit,
 # as it would become an infinity if all its bits were among those that are cut off.
 @triton.jit

@@ -9,9 +9,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tstatic.fusion.codegen.define import LoopBody, define, define_channels
+from tstatic.fusion.codegen.define import Draw, LoopBody, define, define_channels
 from tstatic.fusion.codegen.lines import _bare, number, safe
-from tstatic.ir.drawn import DRAWN, HALF, UNIT_24, UNIT_53
+from tstatic.ir import expr
+from tstatic.ir.drawn import (
+    BELOW,
+    BELOW_64,
+    DRAWN,
+    ELEMENT,
+    HALF,
+    NORMAL_24,
+    NORMAL_53,
+    UNIT_24,
+    UNIT_53,
+    WITHIN_24,
+    WITHIN_53,
+)
 from tstatic.ir.expr import FUNCTIONS, INFIX, Node, count_uses, parse, substitute
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.pointwise import COLUMN
@@ -48,15 +61,53 @@ WORDS = '''def words(shape, position, own, flip=0, half=False):
     found = np.choose(((at // 2 if half else at) % 4).astype(int), (c0, c1, c2, c3))
     return (found // 2 ** (at % 2 * 16) % 2**16 if half else found).reshape(shape).astype(np.int64)'''
 
-_WORDS = Node("var", value=DRAWN), Node("var", value=HALF)
+NORMAL = '''def normal(shape, digits, *given):
+    """Normal numbers of pairs of neighbours, by the method of Box and Muller."""
+    count = int(np.prod(shape)) + 1
+    n = words((count,), *given)
+    n = n >> 8 if digits == 24 else n * 2**21 + (words((count,), *given, 2**31) >> 11)
+    first, second = (n[lane : count // 2 * 2 : 2] / 2.0**digits for lane in (0, 1))
+    length = np.sqrt(-2 * np.log(first + 2.0**-digits))
+    pairs = length * np.cos(2 * np.pi * second), length * np.sin(2 * np.pi * second)
+    return np.stack(pairs, -1).reshape(-1)[: count - 1].reshape(shape)'''
 
-_NUMBERS = {
-    DRAWN: "(words{given}) - 2**31)",
-    HALF: "words{given}, half=True)",
-    UNIT_24: "(words{given}) >> 8)",
-    UNIT_53: "(words{given}) * 2**21 + (words{given}, 2**31) >> 11))",
+WITHIN = '''def within(n, factor, low):
+    """The normal quantile of each (n + 0.5) * factor + low."""
+    from statistics import NormalDist
+
+    p = (n + 0.5) * factor + low
+    inner = np.clip(p, 5e-324, 1 - 2.0**-53)
+    found = np.vectorize(NormalDist().inv_cdf, otypes=[float])(inner)
+    return np.where(p <= 0, -np.inf, np.where(p >= 1, np.inf, found))'''
+
+BELOW_SPAN = '''def below(shape, span, wide, *given):
+    """The upper half of each random word, or of two, times the span."""
+    n = words(shape, *given).astype(object)
+    if wide:
+        n = n * 2**32 + words(shape, *given, 2**31).astype(object)
+    found = n * (span % 2**64 or 2**64) // 2 ** (64 if wide else 32)
+    return ((found + 2**63) % 2**64 - 2**63).astype(np.int64)'''
+
+_WORDS = {Node("var", value=name) for name in (DRAWN, HALF, BELOW, BELOW_64, ELEMENT)}
+
+_UNIT_53_TEXT = "(words({given}) * 2**21 + (words({given}, 2**31) >> 11))"
+
+_NUMBERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    DRAWN: ("(words({given}) - 2**31)", ()),
+    HALF: ("words({given}, half=True)", ()),
+    UNIT_24: ("(words({given}) >> 8)", ()),
+    UNIT_53: (_UNIT_53_TEXT, ()),
+    NORMAL_24: ("normal({shape}, 24, {op})", (NORMAL,)),
+    NORMAL_53: ("normal({shape}, 53, {op})", (NORMAL,)),
+    WITHIN_24: ("within(words({given}), {loaded})", (WITHIN,)),
+    WITHIN_53: (f"within({_UNIT_53_TEXT}, {{loaded}})", (WITHIN,)),
+    BELOW: ("below({shape}, {loaded}, False, {op})", (BELOW_SPAN,)),
+    BELOW_64: ("below({shape}, {loaded}, True, {op})", (BELOW_SPAN,)),
+    ELEMENT: ("np.arange(int(np.prod({shape}))).reshape({shape})", ()),
 }
-"""What expressions read of random numbers -> its text."""
+"""What expressions read of random numbers -> its text, and the functions that it calls beside :data:`WORDS`."""
+_LOADED = {WITHIN_24: 2, WITHIN_53: 2, BELOW: 1, BELOW_64: 1}
+"""How many of the numbers that an op loads are part of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +232,7 @@ class _Expressions:
             row = (1,) * d.inner + d.full[d.inner :]
             self.environment[COLUMN] = Value(f"np.arange({math.prod(row)}).reshape({row!r})", row)
         if d.draw is not None:
-            self.reference.helpers["words"] = WORDS
-            given = f"({d.draw.shape!r}, {d.draw.position}, {d.draw.seed}"
-            for name, text in _NUMBERS.items():
-                self.environment[name] = Value(text.format(given=given), d.draw.shape)
+            self._draw(d.draw)
         for name, position in d.inputs.items():
             read, shape = d.entries[position], d.aligned[position]
             assert read is not None
@@ -214,6 +262,21 @@ class _Expressions:
                 # Kernels go on with what they wrote.
                 value = replace(value, text=f"rounded({_bare(value.text)}, torch.{meta.dtype.name})")
             self.reference.put(entry, value.text)
+
+    def _draw(self, draw: Draw) -> None:
+        """Gives the random numbers that the expressions read a text."""
+        read = set[str]().union(*map(expr.variables, self.body.nodes.values()))
+        self.reference.helpers["words"] = WORDS
+        op = f"{draw.position}, {draw.seed}"
+        self.environment |= {name: Value(f"({value!r})", ()) for name, value in draw.loaded}
+        for name, (text, helpers) in _NUMBERS.items():
+            if name not in read:
+                continue
+            loaded = ", ".join(repr(value) for _, value in draw.loaded[: _LOADED.get(name, 0)])
+            text = text.format(given=f"{draw.shape!r}, {op}", shape=repr(draw.shape), op=op, loaded=loaded)
+            self.environment[name] = Value(text, draw.shape)
+            for one in helpers:
+                self.reference.helpers[one.split("(")[0].removeprefix("def ")] = one
 
     def _stored(self, value: Value, dtype: DType) -> Value:
         """Returns the value as a type of the program holds it; floats keep all their bits."""

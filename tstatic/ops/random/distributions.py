@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,12 @@ from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_number, check_result_dtype, check_sizes
 from tstatic.ir.declare import default_dtype
-from tstatic.ir.drawn import UNIT_24, UNIT_53, Drawn
+from tstatic.ir.drawn import ELEMENT, NORMAL_24, NORMAL_53, UNIT_24, UNIT_53, WITHIN_24, WITHIN_53, Drawn
 from tstatic.ir.opdef import Case, Domain, OpDef, export, register
 from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FIRST, Split
-from tstatic.ir.types import DType, Meta, Shape, dtype_of
+from tstatic.ir.types import DType, Meta, Shape, dtype_of, float64
 from tstatic.ops.random._random import DRAWN, DRAWN_LIKE, SHAPE, SHAPES, in_order, to_dtype
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.fill import batch_shape, batch_sizes, filled, has_variable, known_shape
@@ -34,11 +35,19 @@ NumpyDraw = Callable[..., None]
 """``(out, *parameters, key, start)``: draws into an array."""
 TorchDraw = Callable[..., Any]
 """``(torch, count, dtype, *parameters, key, start, device)``: the same numbers, flat."""
+KernelDraw = Callable[..., Drawn]
+"""``(shape, dtype, *parameters)``: the same numbers as an expression."""
 
 
 # -------------------------------------------------------------------------------------------------- ops of a distribution
 def _register_filled(
-    type: str, parameters: dict[str, float], check: Check, fill: NumpyDraw, torch_draw: TorchDraw, domain: Domain
+    type: str,
+    parameters: dict[str, float],
+    check: Check,
+    fill: NumpyDraw,
+    torch_draw: TorchDraw,
+    kernel_draw: KernelDraw,
+    domain: Domain,
 ) -> None:
     """Registers the op that draws numbers of a shape."""
 
@@ -55,9 +64,12 @@ def _register_filled(
         own, key = (attrs[n] for n in parameters), philox_key(rng, seed)
         return to_dtype(torch, torch_draw(torch, math.prod(shape), dtype, *own, key, rng.start), dtype).reshape(shape)
 
+    def drawn(shape: Shape, dtype: DType, **attrs: Any) -> Drawn:
+        return kernel_draw(shape, dtype, *(attrs[n] for n in parameters))
+
     register(OpDef(
         type, "-> Out", attrs={**SHAPE, **parameters}, infer=infer, ref=ref, lower=lower, split=DRAWN, random=True,
-        domain=domain,
+        drawn=drawn, domain=domain,
     ))  # fmt: skip
 
 
@@ -68,8 +80,8 @@ def _register_like(
     check: Check,
     fill: NumpyDraw,
     torch_draw: TorchDraw,
+    kernel_draw: KernelDraw,
     paddle: PaddleForm | None = None,
-    drawn: Callable[..., Drawn] | None = None,
     **domain: Any,
 ) -> None:
     """Registers the ops that draw numbers of another value's shape, and of a shape with one of its sizes."""
@@ -86,6 +98,15 @@ def _register_like(
         own, key = (attrs[n] for n in parameters), philox_key(rng, seed)
         flat = torch_draw(torch, x.numel(), dtype_of(str(x.dtype)), *own, key, rng.start, x.device)
         return flat.to(x.dtype).reshape(x.shape)
+
+    def drawn(x: Meta, **attrs: Any) -> Drawn:
+        return kernel_draw(x.shape, x.dtype, *(attrs[n] for n in parameters))
+
+    def batch_drawn(
+        x: Meta, shape: Shape, dtype: DType, input_dim_idx: int, output_dim_idx: int, **attrs: Any
+    ) -> Drawn:
+        sizes = batch_shape(batch, x, shape, input_dim_idx, output_dim_idx)
+        return kernel_draw(sizes, dtype, *(attrs[n] for n in parameters))
 
     def batch_infer(x: Meta, shape: Shape, dtype: DType, input_dim_idx: int, output_dim_idx: int, **attrs: Any) -> Meta:
         check_result_dtype(dtype, FLOATS, batch, fix=CAST)
@@ -112,7 +133,7 @@ def _register_like(
     register(OpDef(
         batch, "Input -> Out", attrs={**SHAPE, "input_dim_idx": 0, "output_dim_idx": 0, **parameters},
         infer=batch_infer, ref=ref, lower=batch_lower, split=DRAWN_LIKE, shape_only=("Input",), random=True,
-        domain=Domain(cases=cases, ulps=domain["ulps"]), paddle=paddle,
+        drawn=batch_drawn, domain=Domain(cases=cases, ulps=domain["ulps"]), paddle=paddle,
     ))  # fmt: skip
 
 
@@ -146,20 +167,42 @@ def _torch_truncated(torch: Any, count: int, dtype: DType, *rest: Any) -> Any:
     return draw.torch_truncated_normal(torch, count, dtype.name == "float64", *rest)
 
 
+def _moved(number: str, dtype: DType, mean: float, std: float) -> tuple[str, dict[str, float]]:
+    """Returns the expression of ``number * std + mean``, and its numbers in the type that it is computed in."""
+    mean, std = float(dtype.np.type(mean)), float(dtype.np.type(std))
+    text, values = (number, {}) if std == 1 else (f"{number} * std", {"std": std})
+    return (text, values) if mean == 0 else (f"{text} + mean", {**values, "mean": mean})
+
+
+def _drawn_normal(shape: Shape, dtype: DType, mean: float, std: float) -> Drawn:
+    """Returns what kernels compute: bit for bit ``fill_normal``."""
+    text, values = _moved(NORMAL_53 if dtype is float64 else NORMAL_24, dtype.compute, mean, std)
+    return Drawn({"Out": text}, shape, loaded=values)
+
+
+def _drawn_truncated(shape: Shape, dtype: DType, mean: float, std: float, a: float, b: float) -> Drawn:
+    """Returns what kernels compute: bit for bit ``fill_truncated_normal``."""
+    factor, low = draw.within_constants(dtype.compute.np, a, b)
+    number = f"minimum(maximum({WITHIN_53 if dtype is float64 else WITHIN_24}, a), b)"
+    text, values = _moved(number, float64, mean, std)
+    return Drawn({"Out": text}, shape, loaded={"factor": factor, "low": low, "a": float(a), "b": float(b), **values})
+
+
 # Logarithm, sine and cosine of two libraries, a few ulp each.
 _register_filled(
-    "gaussian_random", _NORMAL, _check_normal, draw.fill_normal, _torch_normal, Domain(cases=_NORMAL_CASES, ulps=16)
-)
+    "gaussian_random", _NORMAL, _check_normal, draw.fill_normal, _torch_normal, _drawn_normal,
+    Domain(cases=_NORMAL_CASES, ulps=16),
+)  # fmt: skip
 # The distribution's inverse loses digits near 0, in float64 only.
 _TRUNCATED_CASES = (*_NORMAL_CASES, Case((), {"shape": (200,), "a": 0.5, "b": 6.0}))
 _register_filled(
     "truncated_gaussian_random", {**_NORMAL, "a": -2.0, "b": 2.0}, _check_normal, draw.fill_truncated_normal,
-    _torch_truncated, Domain(cases=_TRUNCATED_CASES, ulps=64),
+    _torch_truncated, _drawn_truncated, Domain(cases=_TRUNCATED_CASES, ulps=64),
 )  # fmt: skip
 # A float64 result is drawn anew, so it does not measure the rounding of the float32 one.
 _register_like(
     "gaussian_inplace", "gaussian_random_batch_size_like", _NORMAL, _check_normal, draw.fill_normal, _torch_normal,
-    ABSENT, ulps=16, floats=("float64",),
+    _drawn_normal, ABSENT, ulps=16, floats=("float64",),
 )  # fmt: skip
 
 
@@ -176,18 +219,18 @@ def _drawn_uniform(shape: Shape, dtype: DType, low: float, high: float) -> Drawn
     scale, shift, _, most = draw.uniform_constants(dtype.np, low, high)
     wide = dtype.np == np.float64
     # The unit is a power of two: one multiplication by scale and unit rounds as two would.
-    values = {"factor": float(scale) * (draw.ONE_53 if wide else draw.ONE_24), "shift": float(shift)}
+    values = {"factor": float(scale) * (draw.ONE_53 if wide else draw.ONE_24)}
     text = f"{UNIT_53 if wide else UNIT_24} * factor"
     if shift != 0:
-        text += " + shift"
+        text, values["shift"] = f"{text} + shift", float(shift)
     if most is not None:
         text, values["most"] = f"minimum({text}, most)", float(most)
-    return Drawn({"Out": text}, shape, values)
+    return Drawn({"Out": text}, shape, loaded=values)
 
 
 _register_like(
     "uniform_random_inplace", "uniform_random_batch_size_like", _UNIFORM, in_order, draw.fill_uniform, _torch_uniform,
-    drawn=lambda x, min, max: _drawn_uniform(x.shape, x.dtype, min, max), ulps=0,
+    _drawn_uniform, ulps=0,
 )  # fmt: skip
 
 
@@ -206,8 +249,20 @@ def _infer(shape: Shape, dtype: DType, min: float, max: float, diag_num: int, di
     return Meta(shape, dtype)
 
 
-def _drawn_filled(shape: Shape, dtype: DType, min: float, max: float, diag_num: int) -> Drawn | None:
-    return None if diag_num else _drawn_uniform(shape, dtype, min, max)
+def _drawn_filled(
+    shape: Shape, dtype: DType, min: float, max: float, diag_num: int, diag_step: int, diag_val: float
+) -> Drawn:
+    found = _drawn_uniform(shape, dtype, min, max)
+    if not diag_num:
+        return found
+    step = diag_step + 1
+    one = diag_num == 1 or step == 0
+    on = f"{ELEMENT} == 0" if one else f"({ELEMENT} % {step} == 0) & ({ELEMENT} < {diag_num * step})"
+    return replace(
+        found,
+        texts={"Out": f"where({on}, diagonal, {found.texts['Out']})"},
+        loaded={**found.loaded, "diagonal": float(dtype.np.type(diag_val))},
+    )
 
 
 def _ref(

@@ -9,10 +9,11 @@ import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.checks import INDICES, check_int, check_result_dtype, check_sizes
+from tstatic.ir.drawn import BELOW, BELOW_64, Drawn
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
-from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64
+from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64, wrap
 from tstatic.ops.random._random import DRAWN, SHAPE, SHAPES, to_dtype
 from tstatic.ops.random.distributions import uniform
 from tstatic.ops.shape._shapes import emit_one
@@ -49,9 +50,17 @@ def _randint_lower(torch: Any, *, shape: Shape, dtype: DType, low: int, high: in
     return to_dtype(torch, flat, dtype).reshape(shape)
 
 
+def _randint_drawn(shape: Shape, low: int, high: int) -> Drawn:
+    """Returns what kernels compute: bit for bit ``fill_integers``."""
+    number = BELOW if high - low <= 1 << 32 else BELOW_64
+    # Two's complement: what does not fit into 64 bits with a sign wraps around, as the sum does.
+    span, least = (wrap(n, int64) for n in (high - low, low))
+    return Drawn({"Out": f"{number} + low"}, shape, loaded={"span": span, "low": least})
+
+
 register(OpDef(
     "randint", "-> Out", attrs={**SHAPE, "dtype": int64, "low": 0, "high": Attr(kind="int")}, infer=_randint_infer,
-    ref=_randint_ref, lower=_randint_lower, split=DRAWN, random=True,
+    ref=_randint_ref, lower=_randint_lower, split=DRAWN, random=True, drawn=_randint_drawn,
     domain=Domain(
         cases=(
             *(

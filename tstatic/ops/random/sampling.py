@@ -9,6 +9,8 @@ import numpy as np
 from tstatic.errors import FeedError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_dtype, check_int, check_rank
+from tstatic.ir.drawn import UNIT_24, Drawn
+from tstatic.ir.indices import Index
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32, int64
@@ -32,11 +34,7 @@ def _bernoulli_infer(x: Meta) -> Meta:
 
 
 def _bernoulli_ref(x: Array, out: Array, *, seed: int, rng: Any) -> None:
-    wrong = draw.fill_bernoulli(out, x, philox_key(rng, seed), rng.start)
-    if wrong is not None:
-        raise _bad_probabilities(
-            "bernoulli", "numbers from 0 to 1", wrong, "apply paddle.clip(x, 0, 1) or F.sigmoid first"
-        )
+    draw.fill_bernoulli(out, x, philox_key(rng, seed), rng.start)
 
 
 def _bernoulli_lower(torch: Any, x: Any, *, seed: int, rng: Any) -> Any:
@@ -44,9 +42,17 @@ def _bernoulli_lower(torch: Any, x: Any, *, seed: int, rng: Any) -> Any:
     return (u.reshape(x.shape) < x).to(x.dtype)
 
 
+def _bernoulli_drawn(x: Meta) -> Drawn:
+    """Returns what kernels compute: bit for bit ``fill_bernoulli``."""
+    return Drawn({"Out": f"{UNIT_24} * unit < x"}, x.shape, {"unit": draw.ONE_24})
+
+
+_CHANCES = Index("X", lambda x: 2, name="the input of 'bernoulli'", chances=True,
+                 fix="apply paddle.clip(x, 0, 1) or F.sigmoid first")  # fmt: skip
+
 register(OpDef(
     "bernoulli", "X -> Out", attrs={"seed": 0}, infer=_bernoulli_infer, ref=_bernoulli_ref, lower=_bernoulli_lower,
-    split=DRAWN, random=True, effects=True,
+    split=DRAWN, random=True, drawn=_bernoulli_drawn, effects=True, indices=(_CHANCES,),
     domain=Domain(
         "unary",
         values={"X": ValueRange(0.0, 1.0)},
