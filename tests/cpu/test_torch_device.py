@@ -104,7 +104,7 @@ def run_on_device(
     workspace.reserve(step.scratch_bytes)
     workspace.allocate()
     # As a run does: on a GPU torch's own settings let convolutions round to TF32.
-    with device.settings(1)():
+    with device.settings(1)(False):
         for tile in step.bind_workspace(workspace):
             for function, args in tile:
                 function(*args)

@@ -31,7 +31,6 @@ from tstatic.devices.base import (
     MemoryKind,
     QueuedWorkError,
     RunByName,
-    SeenArrays,
 )
 from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
@@ -39,6 +38,7 @@ from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.late_work import LateWork
 from tstatic.devices.queued import QueuedDevice
 from tstatic.devices.recorded_graph import Capture, against_rules
+from tstatic.devices.seen_arrays import SeenArrays
 from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
 from tstatic.errors import OutOfMemoryError
 from tstatic.ir.frozen import FrozenOp

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from tstatic import target
-from tstatic.devices.base import ArraysByName, DeviceArray, KernelLaunch, Memory, MemoryKind, RunByName, SeenArrays
+from tstatic.devices.base import ArraysByName, DeviceArray, KernelLaunch, Memory, MemoryKind, RunByName
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.immediate import ImmediateDevice
+from tstatic.devices.seen_arrays import SeenArrays
 from tstatic.devices.step import BoundStep, HostArray, Stream, of_calls
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits

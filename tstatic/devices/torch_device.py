@@ -26,13 +26,13 @@ from tstatic.devices.base import (
     Memory,
     MemoryKind,
     RunByName,
-    SeenArrays,
     StreamSet,
     cannot_adopt,
 )
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.immediate import ImmediateDevice
+from tstatic.devices.seen_arrays import SeenArrays
 from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
 from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
 from tstatic.devices.torch_settings import Settings, keep_freed_memory
