@@ -305,8 +305,11 @@ def _shared(made: Compilation, fused: FrozenProgram, metas: Mapping[str, Meta], 
     """Returns the kernels that a device's plan has beside those of fused ops."""
     device = made.first.device
     target = device.target if device.generated else DEFAULT_TARGET
-    found = pipeline.planned_kernels(fused, metas, kernels, target)[2]
     own = {id(kernel) for kernel in kernels.values()}
+    if device.generated and made.first.numerics != "strict":
+        fused = kernel_per_draw(fused, metas)
+        kernels = {**kernels_of(fused, metas), **kernels}
+    found = pipeline.planned_kernels(fused, metas, kernels, target)[2]
     return tuple(one.kernel for one in found.values() if id(one.kernel) not in own)
 
 
