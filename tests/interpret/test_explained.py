@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tstatic as paddle
@@ -74,9 +75,9 @@ def test_any_inner_value_is_fetched(case: Any, ran: list[str]) -> None:
     if not SOAK:
         names = random.Random(SEED + case.name).sample(names, min(len(names), MOST_NAMES))
     for name in names:
-        ran.clear()
         scope, executor = static.Scope(), static.Executor("cpu")
         executor.run(built.startup, scope=scope)
+        ran.clear()  # of what draws the starting values
         compiled = static.CompiledProgram(built.main, build_strategy=everything_on())
         executor.run(compiled, feed=built.feed, fetch_list=[*built.fetches, name], scope=scope)
         assert sorted(shown(compiled, [*built.fetches, name], built.feed)) == sorted(ran), name
@@ -100,9 +101,22 @@ def test_a_fusion_that_is_taken_into_another_shows_no_kernel_of_its_own() -> Non
     assert "computed by the kernel of" in told.to_html()
 
 
+def test_what_draws_by_itself_is_shown(ran: list[str]) -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [4, 8])
+        out = paddle.matmul(paddle.nn.functional.dropout(x, 0.5), paddle.randn([8, 4]))
+    compiled, feed = static.CompiledProgram(main), {"x": np.ones((4, 8), np.float32)}
+    static.Executor("cpu").run(compiled, feed=feed, fetch_list=[out])
+    texts = shown(compiled, [out], feed)
+    assert len(texts) == 2
+    assert sorted(texts) == sorted(ran)
+
+
 def test_two_places(ran: list[str]) -> None:
     nets = Nets("adamw", "global")
     exe, scope, main, loss = nets.start(False)
+    ran.clear()
     compiled = static.CompiledProgram(main).with_data_parallel(
         loss.name, strategy(**dict.fromkeys(EVERY_FUSION, True)), places=[paddle.CPUPlace()] * 2
     )

@@ -129,7 +129,8 @@ class Explanation:
         outside_graphs: The ops that no graph holds, on a device whose work runs late.
         graphs: What such a device launches as one, and the op that ends each.
         strict: What strict numerics refuse and cost; ``None`` under default numerics.
-        shared: Kernels that add the partial sums of several fused ops with one launch.
+        shared: Kernels that belong to no fusion: those that add the partial sums of several fused ops with one launch and, where
+            kernels run, those of ops that draw random numbers by themselves.
         saved: For each of ``applied``, what it saves; nothing for a fusion whose kernel a later one has.
         possible: For each of ``refused``, what it would save at most.
         verbose: Whether ``str`` lists everything.

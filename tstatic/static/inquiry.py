@@ -308,8 +308,11 @@ def _idle(frozen: FrozenProgram, metas: Mapping[str, Meta], log: Log, build: Bui
 
 def _shared(made: Compilation, fused: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels) -> tuple[Kernel, ...]:
     """Returns the kernels that a device's plan has beside those of fused ops."""
-    found = pipeline.planned_kernels(fused, metas, kernels, _target(made))[2]
     own = {id(kernel) for kernel in kernels.values()}
+    if made.first.device.generated and made.first.numerics != "strict":
+        fused = kernel_per_draw(fused, metas)
+        kernels = {**kernels_of(fused, metas), **kernels}
+    found = pipeline.planned_kernels(fused, metas, kernels, _target(made))[2]
     return tuple(one.kernel for one in found.values() if id(one.kernel) not in own)
 
 
