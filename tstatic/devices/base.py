@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 import numpy as np
 
 from tstatic.devices.refusals import KernelLaunch as KernelLaunch  # for what launches
+from tstatic.devices.refusals import LaunchTooLargeError as LaunchTooLargeError  # for what binds
 from tstatic.devices.refusals import Refusals
 from tstatic.devices.region_log import Facts
 from tstatic.devices.region_log import RegionLog as RegionLog  # for what records

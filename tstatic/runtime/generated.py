@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from tstatic.devices import Device
-from tstatic.devices.refusals import KernelLaunch, LaunchTooLargeError
+from tstatic.devices.base import KernelLaunch, LaunchTooLargeError
 from tstatic.devices.step import BoundStep, Stream, Workspace, of_calls
 from tstatic.errors import NoRoomError, needed_for
 from tstatic.fusion import cache
