@@ -108,7 +108,8 @@ proof: $(VENV)/.dev proof-kernels  ## Run all that is too long for every commit 
 		$(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_random_programs.py tests/interpret/test_faults.py \
 		tests/interpret/test_fusion_properties.py tests/interpret/test_passes_and_switches.py \
 		tests/interpret/test_strict.py tests/interpret/test_explained.py tests/interpret/test_programs.py \
-		tests/interpret/test_gemm_epilogue.py tests/interpret/test_feedforward.py tests/interpret/test_dot_product_attention.py $(ARGS)
+		tests/interpret/test_gemm_epilogue.py tests/interpret/test_feedforward.py tests/interpret/test_dot_product_attention.py \
+		tests/interpret/test_random_operators.py $(ARGS)
 	@TSTATIC_TRAININGS=300 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/comm/test_training.py $(ARGS)
 	@$(BIN)/python -m tests.comm.soak --trials 200
 	@TSTATIC_CPU_BACKEND=interpret TSTATIC_CHIP_FAULTS=all $(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_chip_launches.py $(ARGS)
