@@ -9,8 +9,8 @@ import pytest
 
 import tstatic as paddle
 from tests.bench.scripts import script
-from tests.cpu.test_cuda_device import Library
 from tests.helpers.drawn import only
+from tests.helpers.gpu import StandIn
 from tstatic import devices, static
 from tstatic.devices.cuda import CudaDevice
 from tstatic.fusion import FUSIONS
@@ -27,7 +27,7 @@ pytestmark = [
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
     """The class of GPUs, planning generated kernels; nothing runs on it."""
-    made = CudaDevice(place="cpu", cuda=Library())
+    made = StandIn()
     made.generated = True
     monkeypatch.setitem(devices.DEVICES, made.name, made)
     return made

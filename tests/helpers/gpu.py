@@ -146,6 +146,11 @@ class StandIn(CudaDevice):
     def __init__(self) -> None:
         super().__init__(place="cpu", cuda=Library())
 
+    def settings(self, threads: int, streams: Any = ()) -> Any:
+        made = super().settings(threads, streams)
+        # A launch computes here, so that torch's threads matter.
+        return lambda launches: made(False)
+
     def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
         graph = self.cuda.capturing
         super()._put(stream, work if graph is None else functools.partial(graph.work.append, work))

@@ -53,6 +53,7 @@ from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.recording import Call
+from tstatic.locks import cached_property, rlock
 from tstatic.records import Machine, Recorder
 
 _CPU = CpuDevice()
@@ -231,7 +232,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
         found = self._mine.sets.get(replica)
         if found is None:
             made: list[Stream] = [self.stream() for _ in range(2 + self.compute_streams)]
-            found = self._mine.sets[replica] = StreamSet(made, threading.RLock())
+            found = self._mine.sets[replica] = StreamSet(made, rlock())
         return found
 
     def event(self) -> CudaEvent:
@@ -427,7 +428,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
         waits = "" if op.body else op.definition.waits
         return super().splits(op, how) or waits or self._no_graphs
 
-    @functools.cached_property
+    @cached_property
     def _no_graphs(self) -> str:
         """Why this process captures none; empty if it does."""
         asked = next(

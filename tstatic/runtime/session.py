@@ -11,7 +11,7 @@ from tstatic import flags, records
 from tstatic.comm.group import Communicator
 from tstatic.devices import HOST, Device, read
 from tstatic.devices.base import Memory, QueuedWorkError
-from tstatic.devices.step import Workspace
+from tstatic.devices.step import Schedule, Workspace
 from tstatic.forks import away, computing
 from tstatic.ir.rng import kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
@@ -118,13 +118,14 @@ class Session:
         """Runs the plan ``iterations`` times on one feed, returns copies of fetched values; an error undoes its iteration alone."""
         if self.stale():
             self.bind_plan()
-        with self.settings(iterations == 1 and self._only_launches()):
+        bound = self.bound
+        assert bound is not None
+        with self.settings(bound.whole is not None and iterations == 1 and self._only_launches(bound.whole)):
             return self.replay(feeds, iterations)
 
-    def _only_launches(self) -> bool:
+    def _only_launches(self, whole: Schedule) -> bool:
         """Returns whether a run is the launch of one graph."""
-        whole = None if self.bound is None else self.bound.whole
-        return whole is not None and whole.is_launch and records.recorder is None
+        return whole.is_launch and records.recorder is None
 
     @explained
     def replay(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
