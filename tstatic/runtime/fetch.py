@@ -16,8 +16,8 @@ from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.memory import aligned
 
 MOST_PINNED = 64 << 20
-"""Bytes of fetched values that are pinned for a plan at most: the system cannot move such pages, so larger ones are copied as they
-are, at a third of the speed."""
+"""Bytes of fetched values that are pinned for a plan at most: a bound on pages that the system cannot move, not a measurement.
+Larger values are copied to pages that it can move, with a wait for each."""
 
 
 class StagedFetches:
