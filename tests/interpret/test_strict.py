@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +29,8 @@ from tstatic.flags import using_numerics
 from tstatic.fusion import in_turn
 from tstatic.fusion.codegen import gemm
 from tstatic.fusion.codegen.gemm_tail import Tail
-from tstatic.fusion.codegen.gemm_tiles import tiles_of
-from tstatic.fusion.codegen.kernel import Launch, Launches
+from tstatic.fusion.codegen.gemm_tiles import Tile, tiles_of
+from tstatic.fusion.codegen.kernel import Launch
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, bfloat16
@@ -246,18 +246,30 @@ def test_other_processes_give_the_same_bits() -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------------- faults
-def _other_tile(part: Any, target: Any) -> Iterator[Launches]:
+def _fused_differ(patch: pytest.MonkeyPatch, tile: Callable[[bool, Tile], Tile | None]) -> None:
+    """Products of fused ops are made with another tile, or by the library, than those that are ops by themselves."""
+    right, fused = gemm._Module.__init__, {}
+
+    def init(self: Any, body: Sequence[FrozenOp], *rest: Any) -> None:
+        right(self, body, *rest)
+        if len(body) > 1:
+            fused.update({id(part.product): part.product for part in self.parts})
+
+    def fixed(product: Any, target: Any) -> Tile | None:
+        return tile(id(product) in fused, tiles_of(product, target, drawn=True)[0])
+
+    patch.setattr(gemm._Module, "__init__", init)
+    patch.setattr(gemm, "fixed_tile", fixed)
+
+
+def _other_tile(patch: pytest.MonkeyPatch) -> None:
     """A product with something behind it is added up in other steps."""
-    tile = tiles_of(part.product, target, drawn=True)[0]
-    yield part._generated(
-        replace(tile, depth=max(16, tile.depth // 2)) if part.tail.group is not None else tile, target
-    )
+    _fused_differ(patch, lambda fused, tile: replace(tile, depth=2 * tile.depth) if fused else tile)
 
 
-def _own_product(part: Any, target: Any) -> Iterator[Launches]:
+def _own_product(patch: pytest.MonkeyPatch) -> None:
     """A product with something behind it is not the library's."""
-    own = part.tail.group is not None
-    yield part._generated(tiles_of(part.product, target, drawn=True)[0], target) if own else part._library(target)
+    _fused_differ(patch, lambda fused, tile: tile if fused else None)
 
 
 def _tail_of_default(tail: Any, used: set[str]) -> str:
@@ -269,8 +281,8 @@ _TEXT = Tail.text
 
 
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "other tile": lambda patch: patch.setattr(gemm._Part, "ways", _other_tile),
-    "own product": lambda patch: patch.setattr(gemm._Part, "ways", _own_product),
+    "other tile": _other_tile,
+    "own product": _own_product,
     "sums in the tail": lambda patch: patch.setattr(in_turn, "sums_apart", lambda ops, metas: [ops]),
     "product not rounded": lambda patch: patch.setattr(Tail, "text", _tail_of_default),
     "no kernel of its own": lambda patch: patch.setattr(pipeline, "kernel_per_op", lambda frozen, metas: frozen),
