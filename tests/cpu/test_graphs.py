@@ -13,6 +13,7 @@ import pytest
 import tstatic as paddle
 from tests.helpers.gpu import StandIn
 from tstatic import devices, nn, static
+from tstatic.devices.base import QueuedWorkError
 from tstatic.devices.fake import FakeDevice
 from tstatic.devices.graphs import LateGraph
 from tstatic.devices.queued import QueuedDevice
@@ -277,3 +278,43 @@ def test_one_capture_serves_a_plan_whatever_runs_in_between() -> None:
         assert launches[-3:] == [19, 19, 19]
         # A startup program is bound anew in each run.
         assert len(launches) == 3
+
+
+def _outside_event(device: FakeDevice, stream: Any) -> list[Any]:
+    event = device.event()
+    device.record(event, stream)
+    return [(device.wait, (event, stream))]
+
+
+BROKEN: dict[str, tuple[Callable[[FakeDevice, Any], list[Any]], str]] = {
+    "wait for an event from before": (_outside_event, "waited for an event that was recorded before"),
+    "a wait of the host": (lambda device, stream: [(device.synchronize, ([stream],))], "the host waited for the device"),
+    "a copy to the host": (
+        lambda device, stream: [(device.to_host, (device.upload(np.ones(2)), stream))], "the host waited for the device",
+    ),
+    "an array": (lambda device, stream: [(device.empty, ((2,), np.dtype("f4")))], "memory was allocated"),
+    "an upload": (lambda device, stream: [(device.upload, (np.ones(2),))], "memory was allocated"),
+    "a buffer": (lambda device, stream: [(device.allocate, (64,))], "memory was allocated"),
+    "another's stream": (
+        lambda device, stream: [(device.fill, (device.upload(np.ones(2)), 1.0, device.stream()))],
+        "work was put into a stream of others",
+    ),
+    "no stream": (lambda device, stream: [(device.fill, (device.upload(np.ones(2)), 1.0))], "the host waited for the device"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cuda_refuses_within_a_capture_is_an_error_on_the_device_for_tests(name: str) -> None:
+    """Or what it silently gets wrong; all of it is fine in the first run, which makes the calls."""
+    calls, message = BROKEN[name]
+    device = FakeDevice()
+    stream = device.stream()
+    graph = device.capture(calls(device, stream), [stream])
+    device.replay(graph)
+    with pytest.raises(QueuedWorkError) as raised:
+        device.replay(graph)
+    assert message in str(raised.value.__cause__)
+    # The device goes on as if nothing had been tried.
+    array = device.upload(np.ones(2))
+    device.fill(array, 3.0, stream)
+    assert device.to_host(array, stream).tolist() == [3.0, 3.0]
