@@ -408,7 +408,10 @@ def test_kernels_are_right_and_timed_beside_torch_with_few_libraries(whole: Path
     assert only(lines, "error") == only(lines, "stopped") == []
     assert all(runner.good(row) for row in rows)
     for row in rows:
-        assert row["time"]["compared"].get("right") is True, (row["name"], row["time"])
+        told = row["time"]["compared"]
+        # torch draws other numbers, so what an attention with dropout gives there is timed and not compared.
+        unknown = "dropout" in row["name"] and "the weights that dropout keeps are not known" in told.get("error", "")
+        assert told.get("right") is True or unknown, (row["name"], row["time"])
         assert all("median_s" in row["time"]["peers"][name] for name in ("eager", "compiled")), row["name"]
     assert [row["name"] for row in rows] == [case["name"] for case in given]
     assert {row["template"] for row in rows} == {case["template"] for case in packfile.read_head(whole)["cases"]}
