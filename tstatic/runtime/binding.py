@@ -244,7 +244,7 @@ class Binding:
     # ---------------------------------------------------------------------------------------------------------- schedule
     def _schedule(self, name: str, works: Sequence[Bound]) -> Schedule:
         """Returns the calls of a region."""
-        setting, plan, late = self._setting, self._setting.plan, self._setting.device.deferred
+        setting, late = self._setting, self._setting.device.deferred
         searched = setting.check_numerics and name == "main"
         steps = [self._ready(bound, searched, late) for bound in works]
         behind: list[Call] = []
@@ -254,11 +254,14 @@ class Binding:
                 behind += self.checks.finish(setting.streams[0]) if self.checks is not None and name == "main" else []
                 # The host commits only what succeeded, and finds arrays of unknown sizes only when they have been computed.
                 behind += [] if self.undecided else setting.waiting()
-        ordered = plan.options.no_chaining
-        graphs = plan.options.graphs
+        return self._scheduled(steps, searched, behind)
+
+    def _scheduled(self, steps: Sequence[ReadyStep], searched: bool = False, behind: Sequence[Call] = ()) -> Schedule:
+        setting, options = self._setting, self._setting.plan.options
         region = Region(
-            setting.threads, self.workspaces, setting.streams, self.arrays, ordered, searched, behind, graphs
-        )
+            setting.threads, self.workspaces, setting.streams, self.arrays, options.no_chaining, searched, behind,
+            options.graphs,
+        )  # fmt: skip
         return setting.device.schedule(steps, region)
 
     def _whole(self, works: Sequence[Bound]) -> Schedule:
@@ -272,12 +275,7 @@ class Binding:
         told = ReadyStep(
             None, setting.streams[0], before=self.checks.finish(setting.streams[0]), reads=None, writes=None
         )
-        steps = [self._feeds_are_there(), *main, told, *update]
-        region = Region(
-            setting.threads, self.workspaces, setting.streams, self.arrays, setting.plan.options.no_chaining,
-            graphs=setting.plan.options.graphs,
-        )  # fmt: skip
-        return setting.device.schedule(steps, region)
+        return self._scheduled([self._feeds_are_there(), *main, told, *update])
 
     def _ready(self, bound: Bound, searched: bool, late: bool) -> ReadyStep:
         setting = self._setting

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tstatic.devices.base import ALIGNED, Array, Device
+from tstatic.devices.base import Array, Device
 from tstatic.devices.step import Stream
 from tstatic.errors import FeedError, FeedTypeError, TstaticError, near, reason, shown
 from tstatic.ir.program import Program, Variable
-from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of, has_mask, numel
+from tstatic.ir.types import UNKNOWN, DType, dtype_of, has_mask, numel
 from tstatic.logs import warn_once
 from tstatic.plan.plan import Plan
 from tstatic.runtime.dlpack import CAPSULE, array_of
+from tstatic.runtime.fetch import pinned_slots
 from tstatic.runtime.lod import offsets_of
 from tstatic.runtime.scope import LoDTensor
 from tstatic.shortage import out_of_memory
@@ -343,11 +343,7 @@ class StagedFeeds:
 
     def __init__(self, device: Device, feeds: Sequence[tuple[str, Array]], stream: Stream) -> None:
         self._device, self._feeds = device, feeds
-        metas = [Meta(slot.shape, dtype_of(slot.dtype)) for _, slot in feeds]
-        offsets = list(itertools.accumulate((-(-m.nbytes // ALIGNED) * ALIGNED for m in metas), initial=0))
-        self._memory = device.allocate(offsets.pop(), "pinned", "staged feeds")
-        self._memory.touch()
-        self._staged = [device.view(self._memory, at, m) for at, m in zip(offsets, metas, strict=True)]
+        self._memory, self._staged = pinned_slots(device, [slot for _, slot in feeds], "staged feeds")
         self._copies = [device.copying(slot, one, stream) for (_, slot), one in zip(feeds, self._staged, strict=True)]
 
     def send(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:

@@ -9,15 +9,23 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device
-from tstatic.devices.base import Memory
+from tstatic.devices.base import ALIGNED, Memory
 from tstatic.devices.step import Stream
 from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.plan.memory import aligned
 
 MOST_PINNED = 64 << 20
 """Bytes of fetched values that are pinned for a plan at most: a bound on pages that the system cannot move, not a measurement.
 Larger values are copied to pages that it can move, with a wait for each."""
+
+
+def pinned_slots(device: Device, arrays: Sequence[Array], purpose: str) -> tuple[Memory, list[np.ndarray[Any, Any]]]:
+    """Returns pinned memory with room for each of a device's arrays, and that room as arrays of the host."""
+    metas = [Meta(a.shape, dtype_of(a.dtype)) for a in arrays]
+    offsets = list(itertools.accumulate((-(-m.nbytes // ALIGNED) * ALIGNED for m in metas), initial=0))
+    memory = device.allocate(offsets.pop(), "pinned", purpose)
+    memory.touch()
+    return memory, [device.view(memory, at, m) for at, m in zip(offsets, metas, strict=True)]
 
 
 class StagedFetches:
@@ -38,12 +46,9 @@ class StagedFetches:
         self._memory: Memory | None = None
         self._slots: list[np.ndarray[Any, Any]] = []
         self._copies: list[Call] = []
-        self.fits = sum(aligned(a.nbytes) for a in self._arrays) <= MOST_PINNED
+        self.fits = sum(a.nbytes for a in self._arrays) <= MOST_PINNED
         if self.fits and self._arrays:
-            metas = [Meta(a.shape, dtype_of(a.dtype)) for a in self._arrays]
-            offsets = list(itertools.accumulate((aligned(m.nbytes) for m in metas), initial=0))
-            memory = self._memory = device.allocate(offsets.pop(), "pinned", "fetched values")
-            self._slots = [device.view(memory, at, m) for at, m in zip(offsets, metas, strict=True)]
+            self._memory, self._slots = pinned_slots(device, self._arrays, "fetched values")
             self._copies = [device.copying(s, a, stream) for s, a in zip(self._slots, self._arrays, strict=True)]
 
     def send(self) -> None:
