@@ -524,7 +524,7 @@ class _AfterTheCaller:
     def __enter__(self) -> None:
         device = self._device
         # A forked child has no GPU: whoever enters torch's settings is told so there.
-        device._settings.check_process()
+        device.check_process()
         device._check_not_capturing()
         for one in self._sets:
             # Another thread may run a session of the same set, whose streams must not get into a graph that this one captures.

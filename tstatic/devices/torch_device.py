@@ -189,10 +189,18 @@ class TorchDevice(ImmediateDevice):
         self.torch  # noqa: B018 - makes the table
         return self._dtypes[np.dtype(dtype)]
 
+    def check_process(self) -> None:
+        """Refuses to work in a forked child.
+
+        Raises:
+            ForkedProcessError: As :meth:`tstatic.devices.torch_settings.Settings.check_process` says.
+        """
+        self._settings.check_process()
+
     # ------------------------------------------------------------------------------------------------------------ memory
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
         # Before anything is allocated: in a forked child torch would wait for threads that stayed in the parent.
-        self._settings.check_process()
+        self.check_process()
         if kind == "pinned":
             return self._pinned(nbytes, purpose)
         if self.place == "cpu" and not self.deferred:
