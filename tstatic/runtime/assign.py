@@ -6,6 +6,7 @@ import itertools
 import operator
 from collections import deque
 from collections.abc import Mapping
+from typing import Any
 
 from tstatic.devices import Array, owner_of
 from tstatic.runtime.scope import Scope, ScopeVar

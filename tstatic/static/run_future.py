@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tstatic.ir.checks import check_type
+from tstatic.ir.export import notes_signatures
 from tstatic.runtime.ahead import Step
 from tstatic.runtime.session import Session
 
@@ -15,6 +16,7 @@ _LOOK = 2e-4
 leave the core to others."""
 
 
+@notes_signatures(undo=False)
 class RunFuture:
     """What ``Executor.run(..., block=False)`` returns.
 
