@@ -105,3 +105,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, 9)
     process.wait()
+
+
+def last_record(name: str, results: Path) -> Path | None:
+    """The file of that name in the newest folder of results but this run's own; ``None`` where there is none."""
+    found = [path for path in (HERE.parent / "results").glob(f"gpu-*/{name}") if path.parent != results]
+    return max(found, key=lambda path: path.parent.name, default=None)
