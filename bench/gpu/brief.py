@@ -86,13 +86,12 @@ class Brief(Parts):
     """
 
     def __init__(self, results: Path, pack: Path, budget: float, dry_run: bool, only: Sequence[str] = ()) -> None:
-        for name in ("brief", *SHARES):
+        self.only = tuple(only) or tuple(SHARES)
+        for name in ("brief", *self.only):
             put_aside(results / f"{name}.jsonl")
-        for path in sorted(results.glob("trace*.*")):
-            put_aside(path)
+            put_aside(results / f"{name}.txt")
         super().__init__(results, "brief", budget, dry_run)
         self.pack = pack
-        self.only = tuple(only) or tuple(SHARES)
 
     def run(self) -> int:
         """Runs the parts; 0 if all went well, 1 if one did not."""

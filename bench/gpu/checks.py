@@ -108,9 +108,13 @@ def places(gpu: Gpu, count: int) -> Json:
     """Losses of a program on one place and on several of the same GPU, and how long steps take."""
     found: Json = {}
     losses = []
-    with sized("gpt", gpu.dry, layers=1 if gpu.dry else 2) as sizes:
-        for name, number in (("one", 1), ("several", count)):
-            step = Program(gpu, "gpt", feed_of("gpt", sizes), places=number).step().warmed(STEPS)
+    layers = 1 if gpu.dry else 2
+    with sized("gpt", gpu.dry) as sizes:
+        feed = feed_of("gpt", sizes)
+    for name, number in (("one", 1), ("several", count)):
+        # The model states its batch: that of a place.
+        with sized("gpt", gpu.dry, layers=layers, batch=len(feed["ids"]) // number):
+            step = Program(gpu, "gpt", feed, places=number).step().warmed(STEPS)
             found[name] = step.timed(STEPS) | {"losses": list(step.losses)} | step.facts
             losses.append(step.losses)
     worst = max(abs(a - b) for a, b in zip(*losses, strict=True))
