@@ -186,8 +186,7 @@ class Plugin:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         """Runs the tests that no other worker has taken, as long as there is time."""
-        items = sorted(session.items, key=lambda item: item.nodeid in self.passed)
-        for item in () if session.config.option.collectonly else items:
+        for item in () if session.config.option.collectonly else ordered(session.items, self.passed):
             # Outside of the root folder tests of several files have one name.
             if not self.claims.take("test", f"{item.path} {item.nodeid}"):
                 continue
@@ -261,6 +260,11 @@ class Programs(Plugin):
     def pytest_configure(self, config: Any) -> None:
         """Before anything is collected: without a GPU, the tests would run on what stands in for one."""
         self.reach()
+
+
+def ordered(items: Sequence[Any], passed: Collection[str]) -> list[Any]:
+    """Tests that passed in the last record come behind all others."""
+    return sorted(items, key=lambda item: item.nodeid in passed)
 
 
 def _causes(report: Any) -> str:

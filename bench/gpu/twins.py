@@ -329,5 +329,6 @@ def torch_step(gpu: Gpu, weights: Weights, mode: str = "", precision: str = "O2"
 def compared(ours: Sequence[float], theirs: Sequence[float], count: int = COMPARED) -> Json:
     """How far the losses of two trainings are apart at most, and whether they are the same training."""
     far = [abs(a - b) for a, b in zip(ours[:count], theirs[:count], strict=False)]
-    worst = max(far, default=float("nan"))
+    # `max` passes over what is not a number.
+    worst = float(np.max(far)) if far else float("nan")
     return {"compared_steps": len(far), "worst_loss_difference": worst, "twin": len(far) == count and worst <= TOLERANCE}
