@@ -26,8 +26,6 @@ CONTACT_S = 80.0
 """After these seconds first contact begins no kernel."""
 TESTS_SHARES = {"programs": 0.35, "tests": 0.4}
 """What programs on the GPU, then tests of kernels get of the time that is left; the rows get the rest."""
-TRIES = 6
-"""How often the rows are begun anew after one of them ended their process, or took too long."""
 
 
 class Auto(Parts):
@@ -70,14 +68,10 @@ class Auto(Parts):
         return self.part(name, limit, "ring.py", "--limit", f"{limit:.0f}", *which, last=self.tests)
 
     def _rows(self, caches: Path) -> int | None:
-        code: int | None = None
-        for _ in range(TRIES):
-            limit = self.left - parts.GRACE_S
-            given = ("--pack", str(self.pack), "--limit", f"{limit:.0f}")
-            code = self.part("rows", limit, "rows.py", *given, more=cache_settings(caches), watched="rows.jsonl")
-            if code in (0, 2) or limit <= 0:
-                break
-        return code
+        until = self.end - parts.GRACE_S
+        return self.repeated(
+            "rows", until, "rows.py", "--pack", str(self.pack), more=cache_settings(caches), watched="rows.jsonl"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -35,15 +35,17 @@ from parts import INTERPRETING, Parts  # noqa: E402
 from supervisor import START_S, Claims, Supervisor, _Worker  # noqa: E402
 
 SHARES = {
-    "ceilings": 0.06, "contact": 0.18, "trace": 0.25, "twins": 0.5, "ways": 0.3, "memory": 0.25, "places": 0.2, "graphs": 0.4,
+    "ceilings": 0.06, "contact": 0.18, "trace": 0.3, "twins": 0.6, "ways": 0.3, "memory": 0.25, "places": 0.2, "graphs": 0.4,
     "programs": 0.4, "tests": 0.5, "rows": 1.0,
 }  # fmt: skip
 """Part -> what it gets at most of the time that is left when it begins; what it does not take is the next ones'."""
-COMPETITORS = ("captured", "uncaptured", "torch.compile", "torch.compile reduce-overhead", "torch.compile autocast")
+COMPETITORS = ("captured", "uncaptured", "torch.compile", "torch.compile reduce-overhead")
+MORE = ("torch.compile autocast",)
+"""Timed behind all others."""
 NAMES: Mapping[str, Sequence[str]] = {
     "ceilings": ["launches"],
     "trace": ["uncaptured", "captured"],
-    "twins": [f"{name} x {batch}" for batch in ("8", "1") for name in COMPETITORS],
+    "twins": [f"{name} x {batch}" for names in (COMPETITORS, MORE) for batch in ("8", "1") for name in names],
     "memory": ["gpt-bf16"],
     "places": ["2"],
     "graphs": ["gpt-bf16", "bert-bf16", "resnet"],
@@ -57,8 +59,11 @@ SMALL_TESTS = {
     "programs": ["tests/gpu", "-k", "bad_label"],
     "tests": ["tests/interpret/test_multi_tensor.py", "-k", "sum_of_squares"],
 }
+NO_GPU = "torch finds no CUDA device"
 START_AT_MOST_S = 60.0
 """What a process may take before it measures anything."""
+ONE_THREAD = "TORCHINDUCTOR_COMPILE_THREADS"
+"""torch.compile has one thread where many processes compile at once, and all cores where one does."""
 SITE = HERE.parent / "out" / "site"
 """Packages of peers that travel with the pack, such as Liger: they are found, if this folder is there."""
 
@@ -94,7 +99,7 @@ class Brief(Parts):
         self.pack = pack
 
     def run(self) -> int:
-        """Runs the parts; 0 if all went well, 1 if one did not."""
+        """Runs the parts; 0 if all went well, 1 if one did not, 2 if there is no GPU."""
         self.lines.add(
             "start", date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), commit=report.commit(),
             python=sys.version.split()[0], cores=usable_cores(), dry_run=self.dry_run, budget=self.left,
@@ -105,6 +110,9 @@ class Brief(Parts):
             with _environment(cache_settings(caches)):
                 self._all(caches)
         known = self.lines.read()
+        if any(line.get("error") == NO_GPU for line in known):
+            print(f"no look at a GPU: {NO_GPU}", file=sys.stderr)
+            return 2
         counts = {what: sum(one.get("outcome") == what for one in known) for what in ("passed", "failed", "skipped")}
         codes = {one["part"]: one.get("code") for one in known if one["what"] == "part"}
         self.lines.add("end", **counts, codes=codes, seconds=time.time() - self.begun)
@@ -117,17 +125,18 @@ class Brief(Parts):
             make = [sys.executable, str(HERE / "pack.py"), str(self.pack), "--tiny", "--only", SMALL]
             subprocess.run(make, stdout=subprocess.DEVNULL, env=os.environ | {"CPU_NUM": "1"})
         self._measured(caches, "ceilings", interpret=self.dry_run)
+        if any(NO_GPU in line.get("error", "") for line in Lines(self.results, "ceilings", self.begun).read()):
+            self.lines.add("error", stage="device", error=NO_GPU)
+            return
         self._script("contact", "contact.py", "--pack", str(self.pack), "--caches", str(caches),
                      "--ceilings", str(self.results / "ceilings.jsonl"), *self._since("contact"),
                      *(["--compile-most", "0"] if self.dry_run else []))  # fmt: skip
         self._measured(caches, "trace", "twins")
-        rows = ("rows.py", "--pack", str(self.pack), *self._since("contact"))
-        rows += ("--rounds", "1") if self.dry_run else ()
-        self._script("ways", *rows, "--name", "ways", "--only", WAYS)
+        self._rows("ways", "--name", "ways", "--only", WAYS)
         self._measured(caches, "memory", "places", "graphs")
         for name, more in (("programs", ["--programs"]), ("tests", [])):
             self._script(name, "ring.py", *self._since(name), *more, last=SMALL_TESTS[name] if self.dry_run else ())
-        self._script("rows", *rows, "--done", str(self.results / "ways.jsonl"))
+        self._rows("rows", "--done", str(self.results / "ways.jsonl"))
 
     def _since(self, name: str) -> list[str]:
         """The last record of a part, before this run, as an option: what changed since then comes first."""
@@ -140,6 +149,17 @@ class Brief(Parts):
             return
         limit = SHARES[name] * (self.left - parts.GRACE_S)
         self.part(name, limit, script, "--limit", f"{limit:.0f}", *arguments, last=last)
+
+    def _rows(self, name: str, *arguments: str) -> None:
+        """Times rows, and goes on behind one that ends the process or hangs."""
+        if name not in self.only:
+            return
+        until = time.time() + SHARES[name] * (self.left - parts.GRACE_S)
+        rounds = ["--rounds", "1"] if self.dry_run else []
+        # Without a GPU a busy machine may take minutes for what is a second there.
+        watched = "" if self.dry_run else f"{name}.jsonl"
+        given = ("--pack", str(self.pack), *self._since("contact"), *rounds, *arguments)
+        self.repeated(name, until, "rows.py", *given, watched=watched)
 
     def _measured(self, caches: Path, *names: str, interpret: bool = False) -> None:
         """Has a process measure some parts, and another one go on behind what ends it."""
@@ -158,7 +178,7 @@ class Brief(Parts):
         watching = Watching(
             lambda number: [sys.executable, str(HERE / "brief_worker.py"), str(folder), str(number)],
             self.lines, Claims(folder), count=1, end=self.end - parts.GRACE_S, patience=start,
-            environment={k: v for k, v in os.environ.items() if k not in INTERPRETING},
+            environment={k: v for k, v in os.environ.items() if k not in (*INTERPRETING, ONE_THREAD)},
             say=lambda text: print(text, flush=True), unit="entry", start=start,
         )  # fmt: skip
         try:
@@ -187,7 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     default = HERE.parent / "results" / f"gpu-{today}"
-    parser.add_argument("results", nargs="?", type=Path, help=f"folder of results ({default.name}; with --dry-run, bench/out)")
+    parser.add_argument(
+        "results", nargs="?", type=Path, help=f"folder of results ({default.name}; with --dry-run, bench/out)"
+    )
     parser.add_argument("--budget", type=float, default=540.0, help="seconds for all parts (540)")
     parser.add_argument("--pack", type=Path, default=HERE.parent / "out" / "gpu-pack.npz", help="file of pack.py")
     parser.add_argument("--only", default="", help=f"parts (a,b) of {', '.join(SHARES)}")

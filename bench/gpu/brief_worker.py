@@ -1,11 +1,12 @@
 """A process of ``brief.py`` that measures: ``brief_worker.py FOLDER NUMBER``.
 
-``FOLDER/job.json`` names what is to be done, in its order, as ``part/what``; a worker takes what no other has taken. Each part has a
-file of results, which gets a line (``row``) for each thing that is known, or ``error`` with the traceback.
+``FOLDER/job.json`` names what is to be done, in its order, as ``part/what``; a worker takes what no other has taken. Each part has
+a file of results, which gets a line (``row``) for each thing that is known, or ``error`` with the traceback.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -130,12 +131,15 @@ class Measuring:
             text += "" if row["twin"] else f"  NOT A TWIN: losses differ by {row['worst_loss_difference']:.3g}"
         lines.add("row", **row)
         print(text, flush=True)
-        try:
-            if (name, batch) == TRACED_PEER:
-                self.trace(name, self.lines("trace"))
-        finally:
-            # The next ones may need its memory.
-            del self._steps[name, batch]
+        if (name, batch) == TRACED_PEER:
+            traces = self.lines("trace")
+            try:
+                self.trace(name, traces)
+            except Exception as error:
+                failed(traces, name, error)
+        # The next ones may need its memory.
+        del self._steps[name, batch], step
+        gc.collect()
 
     def memory(self, what: str, lines: Lines) -> None:
         """Memory that was held, beside the report."""
@@ -206,7 +210,7 @@ class Worker:
                 function(what, lines)
             except (Exception, SystemExit) as error:
                 words = {"outcome": "failed", "error": described(error)}
-                lines.add("error", name=what, error=described(error), traceback=traceback.format_exc()[-6000:])
+                failed(lines, what, error)
                 print(f"{name}: {described(error)[:300]}", flush=True)
             self.lines.add("entry", seconds=time.perf_counter() - begun, **words, **add)
             gpu = self.measuring.gpu
@@ -223,6 +227,12 @@ class Worker:
         # Left open: what stands in for a GPU is there until the process ends.
         self.kept = place.first(self.measuring.dry)
         self.measuring.gpu = self.kept.__enter__()
+
+
+def failed(lines: Lines, name: str, error: BaseException) -> None:
+    """Adds the line of what raised an error."""
+    told = "".join(traceback.format_exception(error))
+    lines.add("error", name=name, error=described(error), traceback=told[-6000:])
 
 
 def main(folder: Path, number: int) -> int:

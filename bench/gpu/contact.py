@@ -331,7 +331,9 @@ def parsed(arguments: Sequence[str] | None) -> Any:
         "--patience", type=float, default=PATIENCE_S, help="seconds without a line before a case is given up"
     )
     parser.add_argument("--compile-most", type=int, help="kernels compiled beforehand, at most (default: all)")
-    parser.add_argument("--since", type=Path, help="a contact.jsonl: only kernels that it does not have as they are now")
+    parser.add_argument(
+        "--since", type=Path, help="a contact.jsonl: only kernels that it does not have as they are now"
+    )
     parser.add_argument("--ceilings", type=Path, help="a file of results that has the chip's ceilings")
     parser.add_argument("--caches", type=Path, help="keep what was compiled in this folder (default: remove it)")
     parser.add_argument(

@@ -61,7 +61,9 @@ def read(path: Path) -> Json:
 
 def digest(case: Mapping[str, Any]) -> str:
     """The same for cases whose kernels are: their texts, launches and ways, at both sizes."""
-    parts = [[case[size].get(k) for k in ("text", "launches", "ways", "inputs", "outputs")] for size in ("check", "time")]
+    parts = [
+        [case[size].get(k) for k in ("text", "launches", "ways", "inputs", "outputs")] for size in ("check", "time")
+    ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

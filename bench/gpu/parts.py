@@ -17,6 +17,8 @@ GRACE_S = 20.0
 """What a part may take beyond its limit before it is ended."""
 PATIENCE_S = 60.0
 """Without a new line for so long a part whose file is watched is ended."""
+TRIES = 6
+"""How often a part is begun anew after it died, or was ended."""
 INTERPRETING = ("TRITON_INTERPRET", "TSTATIC_CPU_BACKEND")
 """Variables by which kernels would be interpreted."""
 
@@ -88,6 +90,33 @@ class Parts:
             self.lines.add("part", part=name, code=None, seconds=seconds, why=f"it was ended: {why}")
         else:
             self.lines.add("part", part=name, code=code, seconds=seconds)
+        return code
+
+    def repeated(
+        self,
+        name: str,
+        until: float,
+        script: str,
+        *arguments: str,
+        more: Mapping[str, str] | None = None,
+        watched: str = "",
+    ) -> int | None:
+        """Runs a script that goes on where it stood, again when it died or hung; returns the last code.
+
+        Args:
+            name: Of the part.
+            until: When its time is up (``time.time``).
+            script: File of this folder, which leaves out what its file of results has.
+            arguments: What it is given behind the folder of results and its limit.
+            more: Further environment.
+            watched: As in :meth:`part`.
+        """
+        code: int | None = None
+        for _ in range(TRIES):
+            limit = until - time.time()
+            code = self.part(name, limit, script, "--limit", f"{limit:.0f}", *arguments, more=more, watched=watched)
+            if code in (0, 2) or limit <= 0:
+                break
         return code
 
     def _hangs(self, started: float, limit: float, watched: str) -> str:

@@ -36,7 +36,7 @@ class Gpu:
 
     @property
     def where(self) -> str:
-        """torch's name of the device."""
+        """Torch's name of the device."""
         return "cpu" if self.dry else "cuda"
 
     def wait(self) -> None:

@@ -251,7 +251,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each row's competitors take their turns")
     parser.add_argument("--only", default="", help="rows whose name contains one of these words (a,b)")
     parser.add_argument("--name", default="rows", help="of the files of results")
-    parser.add_argument("--since", type=Path, help="a contact.jsonl of an earlier day: rows that this day's does not have")
+    parser.add_argument(
+        "--since", type=Path, help="a contact.jsonl of an earlier day: rows that this day's does not have"
+    )
     parser.add_argument("--done", type=Path, help="a file of results whose rows are left out")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which no row is begun")
     parser.add_argument(

@@ -22,8 +22,8 @@ import apart  # noqa: E402 - found through the line above
 import checks  # noqa: E402
 import models  # noqa: E402
 import place  # noqa: E402
-import twins  # noqa: E402
 import torch  # noqa: E402
+import twins  # noqa: E402
 from place import Gpu  # noqa: E402
 from plan_count import paddle  # noqa: E402
 
@@ -94,10 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.one:
         print(json.dumps(measured(*args.one, args.dry_run)))
         return 0
-    if not args.dry_run:
-        if not torch.cuda.is_available():
-            print("no steps: there is no GPU", file=sys.stderr)
-            return 2
+    if not args.dry_run and not torch.cuda.is_available():
+        print("no steps: there is no GPU", file=sys.stderr)
+        return 2
     args.results.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     for model in args.only.split(",") if args.only else MODELS:

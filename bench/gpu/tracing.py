@@ -55,7 +55,7 @@ def trace(gpu: Gpu, step: Callable[[], Any], path: Path, count: int = TRACED) ->
     half = path.with_name(f".{path.name}")
     made.export_chrome_trace(str(half))
     os.replace(half, path)
-    events = json.loads(path.read_text())["traceEvents"]
+    events = json.loads(path.read_text(errors="replace"), strict=False)["traceEvents"]
     kinds = (ON_HOST, ON_HOST) if gpu.dry else (ON_DEVICE, LAUNCHING)
     return {"file": path.name, "torch": torch.__version__, **summary(events, *kinds)}
 
@@ -128,7 +128,9 @@ def _gaps(work: Sequence[Mapping[str, Any]]) -> list[Json]:
     found, last = [], None
     for event in work:
         if last is not None and _begin(event) > _end(last):
-            found.append({"us": _begin(event) - _end(last), "behind": last["name"][:120], "before": event["name"][:120]})
+            found.append(
+                {"us": _begin(event) - _end(last), "behind": last["name"][:120], "before": event["name"][:120]}
+            )
         if last is None or _end(event) > _end(last):
             last = event
     return sorted(found, key=lambda gap: -gap["us"])

@@ -1,4 +1,4 @@
-"""The short look at a GPU: run whole without one, killed in the middle, with parts that fail, hang and die, and what a trace says."""
+"""The short look at a GPU: run whole without one, killed in the middle, with parts that fail, hang or die, and its traces."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 
 from tests.bench.scripts import BENCH, ROOT, run, script
 from tests.helpers.patience import HANG, pace
+from tstatic import places
 
 packfile, brief, worker, scripts = (script(name) for name in ("packfile", "brief", "brief_worker", "parts"))
 
@@ -79,7 +80,7 @@ def _ceilings_and_kernels(results: Path) -> None:
 
 def _steps(results: Path) -> None:
     twins = rows_of(results, "twins")
-    assert [(row["name"], row["batch"]) for row in twins] == [(n, b) for b in (8, 1) for n in brief.COMPETITORS]
+    assert [f"{row['name']} x {row['batch']}" for row in twins] == brief.NAMES["twins"]
     base = [row for row in twins if row["name"] == "captured"]
     assert [(row["graphs"], row["captured"]) for row in base] == [(1, 1)] * 2
     assert [row["captured"] for row in twins if row["name"] == "uncaptured"] == [0, 0]
@@ -96,8 +97,8 @@ def _steps(results: Path) -> None:
         assert step["host_us"] > 0
     [memory] = rows_of(results, "memory")
     assert memory["most_bytes"] > memory["report"]["by_category"]["parameters"] > 0
-    [places] = rows_of(results, "places")
-    assert places["right"]
+    [both] = rows_of(results, "places")
+    assert both["right"]
     graphs = rows_of(results, "graphs")
     assert [(row["name"], row["same_bits"]) for row in graphs] == [(name, True) for name in brief.NAMES["graphs"]]
     assert all(row["captured"] >= 1 for row in graphs)
@@ -149,7 +150,9 @@ sys.exit(brief_worker.main(brief_worker.Path(sys.argv[1]), int(sys.argv[2])))
 """
 
 
-def with_a_worker(folder: Path, monkeypatch: pytest.MonkeyPatch, trace: str, only: str = "trace,twins", **settings: Any) -> int:
+def with_a_worker(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, trace: str, only: str = "trace,twins", **settings: Any
+) -> int:
     """Runs parts in workers whose trace of an uncaptured step does what it is told."""
     scripts_folder = folder / "scripts"
     scripts_folder.mkdir()
@@ -200,6 +203,15 @@ def test_a_part_that_hangs_is_ended_when_its_share_of_the_time_is_up(
     assert len(rows_of(tmp_path, "twins")) == len(brief.NAMES["twins"])
 
 
+def test_without_a_gpu_it_ends_with_a_line_that_says_so(tmp_path: Path) -> None:
+    if places.device_count():
+        pytest.skip("there is a GPU")
+    pytest.importorskip("triton")
+    said = run("gpu/brief.py", str(tmp_path), code=2)
+    assert "torch finds no CUDA device" in said.stderr
+    assert [line["error"] for line in rows_of(tmp_path, "brief", "error")] == ["torch finds no CUDA device"]
+
+
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         brief.main(["--only", "trace,steps"])
@@ -226,7 +238,9 @@ def test_kernels_changed_since_a_record_are_those_it_has_not_as_they_are(tmp_pat
     told = {"same": "a", "other text": "before", "was wrong": "d", "failed": "e"}
     for name, text in told.items():
         more = {"error": "lost"} if name == "failed" else {}
-        record.add("case", name=name, digest=packfile.digest(case(name, text)), check={"right": name != "was wrong"}, **more)
+        record.add(
+            "case", name=name, digest=packfile.digest(case(name, text)), check={"right": name != "was wrong"}, **more
+        )
     found = [one["name"] for one in packfile.changed(cases, record.path)]
     assert found == ["other text", "new", "was wrong", "failed"]
     assert packfile.changed(cases, None) == cases
@@ -252,7 +266,9 @@ def test_tests_that_did_not_pass_in_the_record_come_first(tmp_path: Path) -> Non
     assert [item.nodeid for item in order] == ["b", "c", "d", "a"]
 
 
-def test_the_last_record_is_the_newest_folder_but_this_runs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_record_is_the_newest_folder_but_this_runs_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scripts, "HERE", tmp_path / "gpu")
     for day in ("gpu-2026-11-26", "gpu-2026-12-01", "gpu-2026-12-02"):
         packfile.Lines(tmp_path / "results" / day, "contact", 0.0).add("start")
@@ -261,7 +277,9 @@ def test_the_last_record_is_the_newest_folder_but_this_runs_own(tmp_path: Path, 
     assert scripts.last_record("none.jsonl", tmp_path) is None
 
 
-def test_a_folder_that_is_too_large_to_be_carried_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_too_large_to_be_carried_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pack = script("pack")
     arguments = [str(tmp_path / "pack.npz"), "--tiny", "--only", "elewise/relu-full-fp32"]
     assert pack.main(arguments) == 0
