@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import compiling
-import torch
 from contact import usable_cores
 from packfile import Json
 
@@ -21,9 +20,8 @@ HERE = Path(__file__).resolve().parent
 COMPILE_S = 120.0
 
 
-def compiled_beforehand(plan: Any) -> Json:
-    """Has processes compile the kernels of a plan, and says how many there were and which failed."""
-    major, minor = torch.cuda.get_device_capability()
+def jobs_of(plan: Any) -> list[Json]:
+    """What is to be compiled for a plan: each launch once, large texts first."""
     jobs: dict[str, Json] = {}
     for made in plan.kernels.values():
         kernel = made.kernel
@@ -41,12 +39,22 @@ def compiled_beforehand(plan: Any) -> Json:
                 "arguments": arguments, "constants": dict(launch.constants), "options": dict(launch.options),
             }  # fmt: skip
             jobs.setdefault(compiling._key(job), job)
+    return sorted(jobs.values(), key=lambda job: -len(job["text"]))
+
+
+def compiled_beforehand(plan: Any, capability: int) -> Json:
+    """Has processes compile the kernels of a plan, and says how many there were and which failed.
+
+    Args:
+        plan: The plan.
+        capability: Of the chip, such as 90.
+    """
+    wanted = jobs_of(plan)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        count = max(1, min(usable_cores() - 1, len(jobs)))
-        wanted = sorted(jobs.values(), key=lambda job: -len(job["text"]))
+        count = max(1, min(usable_cores() - 1, len(wanted)))
         plan_of_jobs = {
-            "capability": 10 * major + minor,
+            "capability": capability,
             "pack": "",
             "kernel_processes": count,
             "kernels": wanted,
@@ -63,4 +71,9 @@ def compiled_beforehand(plan: Any) -> Json:
                 process.kill()
         lines = [json.loads(x) for path in folder.glob("done-*.jsonl") for x in path.read_text().splitlines()]
     failed = [line["error"][:200] for line in lines if "error" in line]
-    return {"kernels": len(plan.kernels), "compiled": len(lines) - len(failed), "jobs": len(jobs), "failed": failed[:5]}
+    return {
+        "kernels": len(plan.kernels),
+        "compiled": len(lines) - len(failed),
+        "jobs": len(wanted),
+        "failed": failed[:5],
+    }

@@ -44,13 +44,16 @@ MORE = ("torch.compile autocast",)
 """Timed behind all others."""
 NAMES: Mapping[str, Sequence[str]] = {
     "ceilings": ["launches"],
-    "trace": ["uncaptured", "captured"],
-    "twins": [f"{name} x {batch}" for names in (COMPETITORS, MORE) for batch in ("8", "1") for name in names],
+    "trace": ["captured", "uncaptured"],
+    "twins": [
+        *(f"{name} x {batch}" for names in (COMPETITORS, MORE) for batch in ("8", "1") for name in names),
+        "trace of torch.compile",
+    ],
     "memory": ["gpt-bf16"],
     "places": ["2"],
     "graphs": ["gpt-bf16", "bert-bf16", "resnet"],
 }
-"""Part -> what its processes measure. The trace comes first and keeps its steps, which are timed next."""
+"""Part -> what its processes measure."""
 WAYS = "attention,residual-LN,softmax,cross-entropy,gemm"
 """Rows of attentions, norms, losses and products: each is timed with all its ways."""
 SMALL = "elewise/relu-full-fp32,gemm/infer-768"

@@ -38,8 +38,11 @@ PEERS = {
     "torch.compile autocast": ("default", "autocast"),
 }
 """Competitor of torch's -> its mode and precision."""
-TRACED_PEER = ("torch.compile", "8")
-"""A competitor's kernels stand beside ours in the trace."""
+TRACED_PEER = "torch.compile"
+"""A competitor whose kernels stand beside ours in the trace; traced when all others of its process are timed."""
+OF_PEER = f"trace of {TRACED_PEER}"
+ALONE = ("trace",)
+"""Parts of which each measurement has a process of its own: a profiler that was on may leave launches slower."""
 
 
 class Measuring:
@@ -73,14 +76,12 @@ class Measuring:
     def _step(self, name: str, batch: str) -> Any:
         """A step by the name of its competitor, behind the steps whose losses are compared; made once in a process."""
         import checks
-        import tracing
         import twins
 
         key = (name, batch)
         if key not in self._steps:
             more = {} if self.dry and batch == "8" else {"batch": int(batch)}
             with checks.sized(MODEL, self.dry, **more) as sizes:
-                tracing.prepare(self.gpu)
                 if name in GRAPHS:
                     feed = twins.feed_of(sizes)
                     self._steps[key] = twins.Program(self.gpu, MODEL, feed, GRAPHS[name]).step()
@@ -101,9 +102,11 @@ class Measuring:
         import tracing
 
         step = self._step(what, "8")
+        # Before the profiler is on.
+        timed = step.timed(2 if self.dry else TIMED)
         path = self.results / f"trace-{what.replace(' ', '-')}.json"
         found = tracing.trace(self.gpu, step, path, 1 if self.dry else tracing.TRACED)
-        lines.add("row", name=what, facts=step.facts, **found)
+        lines.add("row", name=what, median_s=timed["median_s"], facts=step.facts, **found)
         with (self.results / "trace.txt").open("a") as file:
             file.write(tracing.table(what, found) + "\n\n")
         last = found["steps"][-1]
@@ -117,6 +120,9 @@ class Measuring:
         """A competitor's step, and whether it is the same training as ours."""
         import twins
 
+        if what == OF_PEER:
+            self.trace(TRACED_PEER, self.lines("trace"))
+            return
         name, _, batch = what.rpartition(" x ")
         step = self._step(name, batch)
         row: Json = {"name": name, "batch": int(batch), **step.timed(2 if self.dry else TIMED), **step.facts}
@@ -131,15 +137,10 @@ class Measuring:
             text += "" if row["twin"] else f"  NOT A TWIN: losses differ by {row['worst_loss_difference']:.3g}"
         lines.add("row", **row)
         print(text, flush=True)
-        if (name, batch) == TRACED_PEER:
-            traces = self.lines("trace")
-            try:
-                self.trace(name, traces)
-            except Exception as error:
-                failed(traces, name, error)
-        # The next ones may need its memory.
-        del self._steps[name, batch], step
-        gc.collect()
+        if (name, batch) != (TRACED_PEER, "8"):
+            # The next ones may need its memory.
+            del self._steps[name, batch], step
+            gc.collect()
 
     def memory(self, what: str, lines: Lines) -> None:
         """Memory that was held, beside the report."""
@@ -216,6 +217,8 @@ class Worker:
             gpu = self.measuring.gpu
             if words["outcome"] == "failed" and gpu is not None and not gpu.alive():
                 # All later ones would fail for what this one did.
+                os._exit(LOST)
+            if part in ALONE and not self.measuring.dry:
                 os._exit(LOST)
 
     def _reach(self, part: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -29,18 +28,15 @@ class NoKernelError(Exception):
     """A trace has nothing of the device, as where CUPTI is missing."""
 
 
-def prepare(gpu: Gpu) -> None:
-    """Lets the profiler look at the device once: kernels of graphs that were captured before have no times otherwise."""
-    with contextlib.suppress(RuntimeError), profile(activities=_activities(gpu)):
-        pass
-
-
 def _activities(gpu: Gpu) -> list[Any]:
     return [ProfilerActivity.CPU, *([] if gpu.dry else [ProfilerActivity.CUDA])]
 
 
 def trace(gpu: Gpu, step: Callable[[], Any], path: Path, count: int = TRACED) -> Json:
     """Traces steps, writes the profiler's own file, and returns what it says of them.
+
+    A process should trace once, and measure nothing afterwards: a profiler that was on may leave launches slower, and a second one
+    may see no kernels. There is no empty session beforehand either, for the same reason.
 
     Raises:
         NoKernelError: If it says nothing of the device; the file is there all the same.

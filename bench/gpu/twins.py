@@ -16,7 +16,7 @@ import models
 import numpy as np
 import torch
 import torch.nn.functional as F
-from beforehand import compiled_beforehand
+from beforehand import compiled_beforehand, jobs_of
 from packfile import Json
 from place import Gpu, graphs, said, told
 from plan_count import paddle, planned, static, strategy
@@ -143,13 +143,15 @@ class Program:
         self._took("build_s", begun)
         self._flags()
         self.scope, self.executor = static.Scope(), static.Executor(self.place)
-        if not gpu.dry and "compile" not in TOPICS:
+        if "compile" not in TOPICS:
             # A package that says so compiles the kernels of a plan together by itself.
             begun = time.perf_counter()
-            plan = planned(self.main, chosen, {n: a.shape for n, a in self.feed.items()}, [self.loss.name])
+            # The model states the batch of one place.
+            shapes = {n: (len(a) // places, *a.shape[1:]) for n, a in self.feed.items()}
+            plan = planned(self.main, chosen, shapes, [self.loss.name])
             self._took("plan_s", begun)
             begun = time.perf_counter()
-            self.facts |= {"planned_bytes": plan.arena_bytes} | compiled_beforehand(plan)
+            self.facts |= {"planned_bytes": plan.arena_bytes, **_compiled(gpu, plan)}
             self._took("compile_s", begun)
         self.compiled = static.CompiledProgram(self.main, chosen)
         if places > 1:
@@ -207,6 +209,14 @@ class Program:
         """The package's own report of what the program's run takes."""
         shapes = {name: array.shape for name, array in self.feed.items()}
         return self.compiled.memory_report(shapes, [self.loss], self.scope, self.place)
+
+
+def _compiled(gpu: Gpu, plan: Any) -> Json:
+    """Compiles a plan's kernels; a dry run only says which ones it would."""
+    if gpu.dry:
+        return {"compiled": 0, "jobs": len(jobs_of(plan)), "failed": []}
+    major, minor = gpu.cuda.get_device_capability()
+    return compiled_beforehand(plan, 10 * major + minor)
 
 
 # ---------------------------------------------------------------------------------------------------------------- torch

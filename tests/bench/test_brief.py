@@ -30,7 +30,7 @@ def rows_of(folder: Path, name: str, what: str = "row") -> list[dict[str, Any]]:
 
 
 KEYS = {
-    "trace": {"name", "file", "steps", "kernels", "gaps", "facts"},
+    "trace": {"name", "median_s", "file", "steps", "kernels", "gaps", "facts"},
     "twins": {"name", "batch", "median_s", "losses", "first_step_s", "second_step_s"},
     "memory": {"most_bytes", "reported_bytes", "held_over_reported", "driver_bytes", "graphs"},
     "places": {"places", "right", "worst_loss_difference", "one", "several"},
@@ -80,7 +80,7 @@ def _ceilings_and_kernels(results: Path) -> None:
 
 def _steps(results: Path) -> None:
     twins = rows_of(results, "twins")
-    assert [f"{row['name']} x {row['batch']}" for row in twins] == brief.NAMES["twins"]
+    assert [f"{row['name']} x {row['batch']}" for row in twins] == brief.NAMES["twins"][:-1]
     base = [row for row in twins if row["name"] == "captured"]
     assert [(row["graphs"], row["captured"]) for row in base] == [(1, 1)] * 2
     assert [row["captured"] for row in twins if row["name"] == "uncaptured"] == [0, 0]
@@ -89,7 +89,7 @@ def _steps(results: Path) -> None:
     assert [row["worst_loss_difference"] for row in others if row["name"] == "uncaptured"] == [0.0, 0.0]
     assert all(row["losses"][-1] < row["losses"][0] for row in twins)
     traces = rows_of(results, "trace")
-    assert [row["name"] for row in traces] == ["uncaptured", "captured", "torch.compile"]
+    assert [row["name"] for row in traces] == ["captured", "uncaptured", "torch.compile"]
     for row in traces:
         assert json.loads((results / row["file"]).read_text())["traceEvents"]
         [step] = row["steps"]
@@ -123,7 +123,7 @@ def test_killed_in_the_middle_it_leaves_what_it_found(tmp_path: Path) -> None:
     assert ceilings["bytes_per_s"] > 0
     known = lines_of(tmp_path, "brief")
     assert known[0]["what"] == "start"
-    assert [line["name"] for line in known if line["what"] == "begin"][:2] == ["ceilings/launches", "trace/uncaptured"]
+    assert [line["name"] for line in known if line["what"] == "begin"][:2] == ["ceilings/launches", "trace/captured"]
     assert known[-1]["what"] != "end"
 
 
@@ -135,13 +135,13 @@ import brief_worker
 
 class Measuring(brief_worker.Measuring):
     def trace(self, what, lines):
-        if what == "uncaptured":
+        if what == "captured":
             lines.add("row", name="before it")
             {trace}
-        lines.add("row", name=what)
+        lines.add("row", name=what, process=os.getpid())
 
     def twins(self, what, lines):
-        lines.add("row", name=what)
+        lines.add("row", name=what, process=os.getpid())
 
 brief_worker.Measuring = Measuring
 brief_worker.Worker._reach = lambda self, part: None
@@ -153,7 +153,7 @@ sys.exit(brief_worker.main(brief_worker.Path(sys.argv[1]), int(sys.argv[2])))
 def with_a_worker(
     folder: Path, monkeypatch: pytest.MonkeyPatch, trace: str, only: str = "trace,twins", **settings: Any
 ) -> int:
-    """Runs parts in workers whose trace of an uncaptured step does what it is told."""
+    """Runs parts in workers whose trace of a captured step does what it is told."""
     scripts_folder = folder / "scripts"
     scripts_folder.mkdir()
     text = WORKER.format(gpu=str(BENCH / "gpu"), trace=trace, grace=settings.pop("grace", 900.0))
@@ -177,13 +177,21 @@ def test_what_fails_or_dies_is_a_line_and_the_next_goes_on(
 ) -> None:
     assert with_a_worker(tmp_path, monkeypatch, trace) == 1
     [error] = rows_of(tmp_path, "trace", "error")
-    assert error["name"] == "uncaptured"
+    assert error["name"] == "captured"
     assert told in error["error"]
     assert "SIG" in told or "Traceback" in error["traceback"]
-    assert [row["name"] for row in rows_of(tmp_path, "trace")] == ["before it", "captured"]
+    assert [row["name"] for row in rows_of(tmp_path, "trace")] == ["before it", "uncaptured"]
     assert len(rows_of(tmp_path, "twins")) == len(brief.NAMES["twins"])
     outcomes = {row["name"]: row["outcome"] for row in rows_of(tmp_path, "brief", "entry")}
-    assert [name for name, outcome in outcomes.items() if outcome != "passed"] == ["trace/uncaptured"]
+    assert [name for name, outcome in outcomes.items() if outcome != "passed"] == ["trace/captured"]
+
+
+def test_each_trace_has_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profiler that was on leaves launches slower, and may see no kernels a second time."""
+    assert with_a_worker(tmp_path, monkeypatch, "") == 0
+    processes = [row["process"] for row in rows_of(tmp_path, "trace") if "process" in row]
+    assert len(processes) == len({*processes}) == len(brief.NAMES["trace"])
+    assert len({row["process"] for row in rows_of(tmp_path, "twins")} - {*processes}) == 1
 
 
 def test_a_part_that_hangs_is_ended_when_its_share_of_the_time_is_up(
@@ -195,11 +203,11 @@ def test_a_part_that_hangs_is_ended_when_its_share_of_the_time_is_up(
     monkeypatch.setitem(brief.SHARES, "trace", 0.02)
     assert with_a_worker(tmp_path, monkeypatch, "time.sleep(1000)", budget=budget, grace=0.1) == 1
     [error] = rows_of(tmp_path, "trace", "error")
-    assert error["name"] == "uncaptured"
+    assert error["name"] == "captured"
     assert error["error"].startswith("it did not end within")
     assert [row["name"] for row in rows_of(tmp_path, "trace")] == ["before it"]
     [left] = [row for row in rows_of(tmp_path, "brief", "entry") if row["outcome"] == "skipped"]
-    assert (left["name"], left["why"]) == ("trace/captured", "no time was left for it")
+    assert (left["name"], left["why"]) == ("trace/uncaptured", "no time was left for it")
     assert len(rows_of(tmp_path, "twins")) == len(brief.NAMES["twins"])
 
 
