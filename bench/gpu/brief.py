@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import parts  # noqa: E402 - found through the line above
@@ -211,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     default = HERE.parent / "results" / f"gpu-{today}"
     parser.add_argument(
-        "results", nargs="?", type=Path, help=f"folder of results ({default.name}; with --dry-run, bench/out)"
+        "results", nargs="?", type=Path, help=f"folder of results ({default.name}; with --dry-run, build/gpu-dry-run)"
     )
     parser.add_argument("--budget", type=float, default=540.0, help="seconds for all parts (540)")
     parser.add_argument("--pack", type=Path, default=HERE.parent / "out" / "gpu-pack.npz", help="file of pack.py")
@@ -224,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.dry_run and hasattr(os, "sched_setaffinity"):
         # Small models gain nothing by several cores, and lose much where others use them, too.
         os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
-    results = args.results or (HERE.parent / "out" / "dry-run" if args.dry_run else default)
+    results = args.results or (ROOT / "build" / "gpu-dry-run" if args.dry_run else default)
     return Brief(results.resolve(), args.pack.resolve(), args.budget, args.dry_run, only).run()
 
 

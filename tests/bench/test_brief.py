@@ -257,6 +257,21 @@ def test_kernels_changed_since_a_record_are_those_it_has_not_as_they_are(tmp_pat
     assert packfile.changed([grid], record.path) == [grid], "the launches count, too"
 
 
+def test_contact_with_kernels_that_are_all_as_in_the_record_has_nothing_to_do(tmp_path: Path) -> None:
+    cases = [case("same", "a")]
+    packfile.write(tmp_path / "pack.npz", {"commit": "abc", "cases": cases, "skipped": {}}, {})
+    record = packfile.Lines(tmp_path / "before", "contact", 0.0)
+    record.add("case", name="same", digest=packfile.digest(cases[0]), check={"right": True})
+    known = packfile.Lines(tmp_path, "ceilings", 0.0)
+    known.add("ceilings", bytes_per_s=1.0, flops_per_s=2.0)
+    given = ("--pack", str(tmp_path / "pack.npz"), "--since", str(record.path), "--ceilings", str(known.path))
+    said = run("gpu/contact.py", str(tmp_path / "now"), *given).stdout
+    assert "1 kernels of commit abc, 1 of them as in the last record" in said
+    lines = lines_of(tmp_path / "now", "contact")
+    assert [line["what"] for line in lines] == ["start", "ceilings", "pack", "compile", "end"]
+    assert lines[2]["unchanged"] == 1
+
+
 def test_tests_that_did_not_pass_in_the_record_come_first(tmp_path: Path) -> None:
     ring, ring_worker = script("ring"), script("ring_worker")
     record = packfile.Lines(tmp_path, "tests", 0.0)
