@@ -31,7 +31,7 @@ import parts  # noqa: E402 - found through the line above
 import report  # noqa: E402
 from contact import LIBRARIES, cache_settings, put_aside, usable_cores, version  # noqa: E402
 from own_kernels import plain, restart  # noqa: E402
-from packfile import Json, Lines, described  # noqa: E402
+from packfile import LIBTRITON, Json, Lines, described  # noqa: E402
 from parts import INTERPRETING, Parts  # noqa: E402
 from supervisor import START_S, Claims, Supervisor, _Worker  # noqa: E402
 
@@ -129,9 +129,12 @@ class Brief(Parts):
             make = [sys.executable, str(HERE / "pack.py"), str(self.pack), "--tiny", "--only", SMALL]
             subprocess.run(make, stdout=subprocess.DEVNULL, env=os.environ | {"CPU_NUM": "1"})
         self._measured(caches, "ceilings", interpret=self.dry_run)
-        if any(NO_GPU in line.get("error", "") for line in Lines(self.results, "ceilings", self.begun).read()):
-            self.lines.add("error", stage="device", error=NO_GPU)
-            return
+        for line in Lines(self.results, "ceilings", self.begun).read():
+            if line["what"] == "facts":
+                os.environ[LIBTRITON] = line["libtriton_sha256"]
+            if NO_GPU in line.get("error", ""):
+                self.lines.add("error", stage="device", error=NO_GPU)
+                return
         self._script("contact", "contact.py", "--pack", str(self.pack), "--caches", str(caches),
                      "--ceilings", str(self.results / "ceilings.jsonl"), *self._since("contact"),
                      *(["--compile-most", "0"] if self.dry_run else []))  # fmt: skip

@@ -23,6 +23,8 @@ MARGIN = 3.0
 """How much farther from the exact values than the ops themselves a kernel may be."""
 MOST_BYTES = 8 * 2**20
 """What a pack may take: it is carried to another machine."""
+LIBTRITON = "GPU_BENCH_LIBTRITON"
+"""Variable by which a process that knows the hash of Triton's library tells it to those it starts: it takes a second each."""
 MOST_FOLDER_BYTES = 40 * 2**20
 """What its folder may take, with all that travels in it."""
 
