@@ -189,14 +189,14 @@ pack: $(VENV)/.dev  ## Write the kernels for first contact with a GPU (bench/out
 	@CPU_NUM=1 $(BIN)/python bench/gpu/pack.py $(ARGS)
 
 BUDGET ?= 540
-# On a machine with a GPU: PART=auto (contact, programs, tests, rows within BUDGET=540 seconds), contact (90 s),
-# programs (on CUDAPlace(0)), tests (of kernels), rows, steps (whole training steps) or loss, ARGS=folder of results;
-# its own python3 runs it (GPU_PYTHON).
-gpu:  ## On a machine with a GPU: check and time (PART=auto, or as the comment above says).
-	@case "$(PART)" in auto) $(GPU_PYTHON) bench/gpu/auto.py $(ARGS) --budget $(BUDGET);; contact) $(GPU_PYTHON) bench/gpu/contact.py $(ARGS);; \
+# On a machine with a GPU: PART=brief (the most knowledge first, within BUDGET=540 seconds; ARGS=--dry-run needs no GPU),
+# auto (contact, programs, tests, rows within BUDGET), contact (90 s), programs (on CUDAPlace(0)), tests (of kernels), rows,
+# steps (whole training steps) or loss, ARGS=folder of results; its own python3 runs it (GPU_PYTHON).
+gpu:  ## On a machine with a GPU: check and time (PART=brief first; others: see above).
+	@case "$(PART)" in brief) $(GPU_PYTHON) bench/gpu/brief.py $(ARGS) --budget $(BUDGET);; auto) $(GPU_PYTHON) bench/gpu/auto.py $(ARGS) --budget $(BUDGET);; contact) $(GPU_PYTHON) bench/gpu/contact.py $(ARGS);; \
 		programs) $(GPU_PYTHON) bench/gpu/ring.py $(ARGS) --programs;; tests) $(GPU_PYTHON) bench/gpu/ring.py $(ARGS);; rows) $(GPU_PYTHON) bench/gpu/rows.py $(ARGS);; \
 		loss) $(GPU_PYTHON) bench/gpu/linear_loss.py $(ARGS);; steps) $(GPU_PYTHON) bench/gpu/steps.py $(ARGS);; \
-		*) echo "make gpu PART=auto, PART=contact, PART=programs, PART=tests, PART=rows, PART=steps or PART=loss"; exit 2;; esac
+		*) echo "make gpu PART=brief, PART=auto, PART=contact, PART=programs, PART=tests, PART=rows, PART=steps or PART=loss"; exit 2;; esac
 
 docs: $(VENV)/.dev  ## Write the generated pages of docs/ anew.
 	@$(BIN)/python docs/regenerate.py

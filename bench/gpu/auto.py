@@ -8,35 +8,27 @@ next one runs all the same, and ``RESULTS/auto.jsonl`` has a line for each. Need
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from contact import cache_settings, put_aside  # noqa: E402 - found through the line above
-from packfile import Lines  # noqa: E402
+import parts  # noqa: E402 - found through the line above
+from contact import cache_settings, put_aside  # noqa: E402
+from parts import Parts  # noqa: E402
 
 CONTACT_S = 80.0
 """After these seconds first contact begins no kernel."""
-GRACE_S = 20.0
-"""What a part may take beyond its limit before it is ended."""
 TESTS_SHARES = {"programs": 0.35, "tests": 0.4}
 """What programs on the GPU, then tests of kernels get of the time that is left; the rows get the rest."""
-TRIES = 6
-"""How often the rows are begun anew after one of them ended their process."""
-PATIENCE_S = 60.0
-"""Without a new line for so long the rows are begun anew behind the one that hangs."""
 
 
-class Auto:
+class Auto(Parts):
     """One run of all parts.
 
     Args:
@@ -48,20 +40,11 @@ class Auto:
     """
 
     def __init__(self, results: Path, pack: Path, budget: float, dry_run: bool, tests: Sequence[str] = ()) -> None:
-        self.results = results
-        self.pack = pack
-        self.begun = time.time()
-        self.end = self.begun + budget
-        self.dry_run = dry_run
-        self.tests = list(tests)
         for name in ("auto.jsonl", "rows.jsonl", "rows.txt"):
             put_aside(results / name)
-        self.lines = Lines(results, "auto", self.begun)
-
-    @property
-    def left(self) -> float:
-        """Seconds of the budget that are left."""
-        return self.end - time.time()
+        super().__init__(results, "auto", budget, dry_run)
+        self.pack = pack
+        self.tests = list(tests)
 
     def run(self) -> int:
         """Runs the parts; 0 if all went well, 1 if one did not, 2 if no GPU was reached."""
@@ -76,75 +59,19 @@ class Auto:
         return 2 if not reached or all(code == 2 for code in reached) else int(any(codes) or None in codes)
 
     def _contact(self, caches: Path) -> int | None:
-        limit = min(CONTACT_S, max(0.0, self.left - GRACE_S))
-        return self._part("contact", limit, "contact.py", "--pack", str(self.pack), "--limit", f"{limit:.0f}",
+        limit = min(CONTACT_S, max(0.0, self.left - parts.GRACE_S))
+        return self.part("contact", limit, "contact.py", "--pack", str(self.pack), "--limit", f"{limit:.0f}",
                           "--caches", str(caches))  # fmt: skip
 
     def _tests(self, name: str, *which: str) -> int | None:
         limit = max(0.0, TESTS_SHARES[name] * self.left)
-        return self._part(name, limit, "ring.py", "--limit", f"{limit:.0f}", *which, last=self.tests)
+        return self.part(name, limit, "ring.py", "--limit", f"{limit:.0f}", *which, last=self.tests)
 
     def _rows(self, caches: Path) -> int | None:
-        code: int | None = None
-        for _ in range(TRIES):
-            limit = self.left - GRACE_S
-            given = ("--pack", str(self.pack), "--limit", f"{limit:.0f}")
-            code = self._part("rows", limit, "rows.py", *given, more=cache_settings(caches), watched="rows.jsonl")
-            if code in (0, 2) or limit <= 0:
-                break
-        return code
-
-    def _part(
-        self,
-        name: str,
-        limit: float,
-        script: str,
-        *arguments: str,
-        more: Mapping[str, str] | None = None,
-        last: Sequence[str] = (),
-        watched: str = "",
-    ) -> int | None:
-        """Runs a script; returns its exit code, or ``None`` where it was not begun or had to be ended.
-
-        Args:
-            name: Of the part.
-            limit: Seconds; the script knows them, too.
-            script: File of this folder.
-            arguments: What it is given behind the folder of results.
-            more: Further environment.
-            last: Arguments behind all others.
-            watched: File of results that must grow at least every ``PATIENCE_S`` seconds.
-        """
-        if limit <= 0:
-            self.lines.add("part", part=name, why="no time was left for it")
-            print(f"{name}: no time is left for it", flush=True)
-            return None
-        print(f"== {name}, at most {limit:.0f} s", flush=True)
-        command = [sys.executable, str(HERE / script), str(self.results), *arguments]
-        command += ["--dry-run"] * self.dry_run + list(last)
-        kept = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "TSTATIC_CPU_BACKEND")}
-        started = time.time()
-        process = subprocess.Popen(command, env=kept | dict(more or {}), start_new_session=True)
-        path = self.results / watched
-        try:
-            while process.poll() is None and time.time() < started + limit + GRACE_S:
-                if watched and time.time() - max(started, path.stat().st_mtime if path.exists() else 0) > PATIENCE_S:
-                    break
-                time.sleep(0.05)
-            code = process.poll()
-            if code is None:
-                print(f"{name}: ended, because it did not stop by itself", flush=True)
-        finally:
-            _end(process)
-        self.lines.add("part", part=name, code=code, seconds=time.time() - started)
-        return code
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process and those that it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, 9)
-    process.wait()
+        until = self.end - parts.GRACE_S
+        return self.repeated(
+            "rows", until, "rows.py", "--pack", str(self.pack), more=cache_settings(caches), watched="rows.jsonl"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -51,6 +51,8 @@ class Contact:
         dry_run: Interpret the kernels and invent the times.
         compile_most: How many kernels are compiled beforehand, at most.
         caches: Where what was compiled is kept for others; by default it is removed at the end.
+        since: A record of first contact: only kernels that it does not have, or not as they are now, are run.
+        ceilings: A file of results that has the chip's ceilings, which are then not measured again.
     """
 
     def __init__(
@@ -62,7 +64,11 @@ class Contact:
         dry_run: bool,
         compile_most: int | None,
         caches: Path | None = None,
+        since: Path | None = None,
+        ceilings: Path | None = None,
     ) -> None:
+        self.since = since
+        self.ceilings = ceilings
         self.results = results
         self.pack = pack
         self.limit = limit
@@ -114,6 +120,10 @@ class Contact:
             python=sys.version.split()[0], system=platform.platform(), cores=usable_cores(), dry_run=self.dry_run,
             libraries={name: version(name) for name in LIBRARIES}, gpu=_nvidia_smi("name,driver_version,compute_cap,clocks.sm"),
         )  # fmt: skip
+        known = [] if self.ceilings is None else Lines(self.ceilings.parent, self.ceilings.stem, self.begun).read()
+        for line in known:
+            if line["what"] in ("facts", "ceilings"):
+                self.lines.add(**{k: v for k, v in line.items() if k != "at"})
 
     def _read_pack(self) -> Json:
         if not self.pack.exists():
@@ -125,8 +135,11 @@ class Contact:
                 raise RuntimeError(f"there is no {self.pack}, and it cannot be made here: {made.stderr[-800:]}")
         head = packfile.read_head(self.pack)
         size, number = self.pack.stat().st_size, len(head["cases"])
-        self.lines.add("pack", commit=head["commit"], cases=number, skipped=head["skipped"], bytes=size)
-        self.say(f"{number} kernels of commit {head['commit']}")
+        head["cases"] = packfile.changed(head["cases"], self.since)
+        left = {} if self.since is None else {"since": str(self.since), "unchanged": number - len(head["cases"])}
+        self.lines.add("pack", commit=head["commit"], cases=number, skipped=head["skipped"], bytes=size, **left)
+        unchanged = f", {left['unchanged']} of them as in the last record" if left else ""
+        self.say(f"{number} kernels of commit {head['commit']}{unchanged}")
         return head
 
     def _compile(self, cases: list[Json]) -> None:
@@ -211,6 +224,7 @@ class Contact:
         """Runs a process from a case on, as long as lines keep coming; returns its exit code."""
         command = [sys.executable, str(HERE / "runner.py"), str(self.results), "--pack", str(self.pack)]
         command += ["--begun", repr(self.begun), "--limit", repr(self.limit), "--first", str(first)]
+        command += ["--since", str(self.since)] if self.since is not None else []
         command += ["--dry-run"] * self.dry_run
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self._environment())
         tell = threading.Thread(target=self._tell, args=(process,), daemon=True)
@@ -246,6 +260,8 @@ class Contact:
         for line in wrong:
             self.say(f"{line.get('stage', 'stopped')}: {line.get('error') or line['why']}")
         self.say(f"{right} of {len(rows)} kernels are good; all is in {self.lines.path.name}")
+        if not rows and not wrong and self.since is not None:
+            return 0
         return 2 if not rows else int(right < len(rows) or bool(wrong))
 
     # -------------------------------------------------------------------------------------------------------- details
@@ -315,6 +331,10 @@ def parsed(arguments: Sequence[str] | None) -> Any:
         "--patience", type=float, default=PATIENCE_S, help="seconds without a line before a case is given up"
     )
     parser.add_argument("--compile-most", type=int, help="kernels compiled beforehand, at most (default: all)")
+    parser.add_argument(
+        "--since", type=Path, help="a contact.jsonl: only kernels that it does not have as they are now"
+    )
+    parser.add_argument("--ceilings", type=Path, help="a file of results that has the chip's ceilings")
     parser.add_argument("--caches", type=Path, help="keep what was compiled in this folder (default: remove it)")
     parser.add_argument(
         "--dry-run", action="store_true", help="interpret the kernels and invent the times: no GPU needed"
@@ -325,7 +345,8 @@ def parsed(arguments: Sequence[str] | None) -> Any:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs on the first GPU; 1 where a kernel is not good, 2 where none was reached."""
     args = parsed(arguments)
-    given = (args.results, args.pack, args.limit, args.patience, args.dry_run, args.compile_most, args.caches)
+    given = (args.results, args.pack, args.limit, args.patience, args.dry_run, args.compile_most, args.caches,
+             args.since, args.ceilings)  # fmt: skip
     return Contact(*given).run()
 
 

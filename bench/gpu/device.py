@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import platform
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -19,10 +21,13 @@ from typing import Any
 import numpy as np
 import torch
 import triton
-from packfile import described
+from packfile import LIBTRITON, described
 
 PAD = 128
 """Tensors reach to a multiple of so many elements, as in memory of plans: kernels may read that far."""
+
+GAPS = 100
+"""Launches of a graph whose gaps are measured."""
 
 Call = Callable[[], Any]
 
@@ -153,6 +158,38 @@ class Device:
         """``bytes_per_s`` of the best copy, read and written, and ``flops_per_s`` of a large bfloat16 matrix product."""
         raise NotImplementedError
 
+    def gaps(self, count: int = 1000) -> dict[str, Any]:
+        """Seconds from a launch to the next, of kernels that do nearly nothing.
+
+        Args:
+            count: Launches in a row.
+
+        Returns:
+            ``host_s``, what the host takes to launch one; ``eager_s``, with the work; ``graph_s``, within a graph; and the same of
+            a kernel of Triton's.
+        """
+        from copying import copy
+
+        a = torch.zeros(PAD, device=self.where)
+        b = torch.zeros_like(a)
+        run = copy[(1,)]
+        calls: dict[str, Call] = {
+            "torch": functools.partial(a.add_, 1.0),
+            "triton": functools.partial(run, a, b, PAD, BLOCK=PAD),
+        }
+        found: dict[str, Any] = {}
+        for name, call in calls.items():
+            self.wait()
+            begun = time.perf_counter()
+            for _ in range(count):
+                call()
+            queued = time.perf_counter()
+            self.wait()
+            told = {"host_s": (queued - begun) / count, "eager_s": (time.perf_counter() - begun) / count}
+            graph = self.race({"graph": [[call] * GAPS]}, GAPS * 2e-6)["graph"]
+            found[name] = told | ({"graph_s": graph["median_s"] / GAPS} if "median_s" in graph else graph)
+        return found
+
     def race(self, competitors: Mapping[str, Sequence[Sequence[Call]]], expected: float) -> dict[str, dict[str, Any]]:
         """Times each competitor: ``median_s``, ``p20_s``, ``p80_s`` of one run, or the ``error`` that kept it from running.
 
@@ -185,6 +222,8 @@ def _scratch(size: int, alignment: int, stream: int | None) -> Any:
 
 def libtriton() -> str:
     """The hash of Triton's compiled part: what makes two installations of one version differ."""
+    if known := os.environ.get(LIBTRITON):
+        return known
     digest = hashlib.sha256()
     for path in sorted(Path(triton.__file__).parent.glob("_C/libtriton*.so")):
         digest.update(path.read_bytes())
@@ -341,6 +380,9 @@ class DryRun(Device):
                 call()
 
         return quiet
+
+    def gaps(self, count: int = 10) -> dict[str, Any]:
+        return super().gaps(count)
 
     def ceilings(self) -> dict[str, Any]:
         from copying import copy

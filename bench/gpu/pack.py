@@ -552,7 +552,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"not made: {label}: {why}")
     if size > packfile.MOST_BYTES:
         print(f"the pack is too large: {packfile.MOST_BYTES / 2**20:.0f} MiB at most")
-    return int(bool(skipped) or size > packfile.MOST_BYTES)
+    carried = packfile.folder_bytes(args.file.parent)
+    if carried > packfile.MOST_FOLDER_BYTES:
+        print(
+            f"the folder {args.file.parent} is too large to be carried: {carried / 2**20:.1f} MiB,"
+            f" {packfile.MOST_FOLDER_BYTES / 2**20:.0f} MiB at most"
+        )
+    return int(bool(skipped) or size > packfile.MOST_BYTES or carried > packfile.MOST_FOLDER_BYTES)
 
 
 if __name__ == "__main__":

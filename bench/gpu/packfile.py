@@ -5,11 +5,12 @@ Only the arrays need numpy: what goes wrong with it must still be said in a line
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ MARGIN = 3.0
 """How much farther from the exact values than the ops themselves a kernel may be."""
 MOST_BYTES = 8 * 2**20
 """What a pack may take: it is carried to another machine."""
+LIBTRITON = "GPU_BENCH_LIBTRITON"
+"""Variable by which a process that knows the hash of Triton's library tells it to those it starts: it takes a second each."""
+MOST_FOLDER_BYTES = 40 * 2**20
+"""What its folder may take, with all that travels in it."""
 
 
 def write(path: Path, head: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -33,6 +38,11 @@ def write(path: Path, head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Non
         np.savez_compressed(file, **arrays)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file:
         file.writestr(HEAD, json.dumps(head))
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files of a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def read_head(path: Path) -> Json:
@@ -49,6 +59,25 @@ def read(path: Path) -> Json:
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files if name != HEAD}
     return {**read_head(path), "arrays": arrays}
+
+
+def digest(case: Mapping[str, Any]) -> str:
+    """The same for cases whose kernels are: their texts, launches and ways, at both sizes."""
+    parts = [
+        [case[size].get(k) for k in ("text", "launches", "ways", "inputs", "outputs")] for size in ("check", "time")
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def changed(cases: Sequence[Json], record: Path | None) -> list[Json]:
+    """The cases that a record of first contact does not have, or not with these kernels, or not as good ones."""
+    lines = Lines(record.parent, record.stem, 0.0).read() if record is not None else []
+    known = {
+        line["name"]: line.get("digest")
+        for line in lines
+        if line["what"] == "case" and "error" not in line and line.get("check", {}).get("right")
+    }
+    return [case for case in cases if known.get(case["name"]) != digest(case)]
 
 
 class Lines:

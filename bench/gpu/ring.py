@@ -59,6 +59,7 @@ def parsed(arguments: Sequence[str] | None) -> tuple[Path, argparse.Namespace, l
         type=int,
         help="processes that share the tests (half the cores, at most 8; 1 with --dry-run); one alone shows pytest's output",
     )
+    parser.add_argument("--since", type=Path, help="a record: tests that did not pass in it come first")
     parser.add_argument("--programs", action="store_true", help="the tests of tests/gpu, on CUDAPlace(0)")
     # Only as the first: behind an option of pytest a word is that option's.
     results = Path(given.pop(0)) if given and not given[0].startswith("-") else default
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(made)
         job = {
             "results": str(results), "name": name, "begun": begun, "end": begun + args.limit, "dry_run": args.dry_run,
-            "arguments": rest,
+            "arguments": rest, "passed": _passed(args.since),
         }  # fmt: skip
         (folder / JOB).write_text(json.dumps(job))
         claims = Claims(folder)
@@ -100,6 +101,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines.add("error", stage="supervisor", error=described(error))
         kernels = claims.count("kernel")
     return ended(lines, kernels, [code for code in watching.codes if code not in (0, 1)])
+
+
+def _passed(record: Path | None) -> list[str]:
+    """Names of the tests that passed in a record, and that never failed there."""
+    lines = Lines(record.parent, record.stem, 0.0).read() if record is not None else []
+    outcomes: dict[str, set[str]] = {}
+    for line in lines:
+        if line["what"] == "test":
+            outcomes.setdefault(line["name"], set()).add(line["outcome"])
+    return sorted(name for name, seen in outcomes.items() if "passed" in seen and "failed" not in seen)
 
 
 def environment(workers: int) -> dict[str, str]:

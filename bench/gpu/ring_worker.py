@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -138,6 +138,7 @@ class Plugin:
         end: When no test is begun any more (``time.time``).
         add: Adds a line.
         claims: Shared by the workers.
+        passed: Names of the tests that come last.
 
     Attributes:
         nothing_launched: Whether a failed assertion of a test that launched nothing says nothing about the device.
@@ -145,8 +146,11 @@ class Plugin:
 
     nothing_launched = True
 
-    def __init__(self, dry_run: bool, end: float, add: Callable[..., None], claims: Claims) -> None:
+    def __init__(
+        self, dry_run: bool, end: float, add: Callable[..., None], claims: Claims, passed: Collection[str] = ()
+    ) -> None:
         self.dry_run = dry_run
+        self.passed = frozenset(passed)
         self.end = end
         self.add = add
         self.claims = claims
@@ -182,7 +186,7 @@ class Plugin:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         """Runs the tests that no other worker has taken, as long as there is time."""
-        for item in () if session.config.option.collectonly else session.items:
+        for item in () if session.config.option.collectonly else ordered(session.items, self.passed):
             # Outside of the root folder tests of several files have one name.
             if not self.claims.take("test", f"{item.path} {item.nodeid}"):
                 continue
@@ -258,6 +262,11 @@ class Programs(Plugin):
         self.reach()
 
 
+def ordered(items: Sequence[Any], passed: Collection[str]) -> list[Any]:
+    """Tests that passed in the last record come behind all others."""
+    return sorted(items, key=lambda item: item.nodeid in passed)
+
+
 def _causes(report: Any) -> str:
     """The exceptions that others were raised from, the first one first: they stand far before the end of a traceback."""
     chain = getattr(report.longrepr, "chain", ())
@@ -311,7 +320,9 @@ def main(folder: Path, number: int) -> int:
     job = json.loads((folder / JOB).read_text())
     claims = Claims(folder)
     add = functools.partial(Lines(Path(job["results"]), job["name"], job["begun"]).add, worker=number)
-    plugin = (Programs if job["name"] == "programs" else Plugin)(job["dry_run"], job["end"], add, claims)
+    plugin = (Programs if job["name"] == "programs" else Plugin)(
+        job["dry_run"], job["end"], add, claims, job.get("passed", ())
+    )  # fmt: skip
     try:
         code = run(job, plugin)
     except (Exception, SystemExit, KeyboardInterrupt) as error:

@@ -238,6 +238,11 @@ def _finite(distance: float) -> float | None:
     return distance if distance < float("inf") else None
 
 
+def _earlier(path: Path | None) -> list[Json]:
+    """The lines of another file of results."""
+    return [] if path is None else Lines(path.parent, path.stem, 0.0).read()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs; 2 where there is no device."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -245,16 +250,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pack", type=Path, default=HERE.parent / "out" / "gpu-pack.npz", help="file of pack.py")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each row's competitors take their turns")
     parser.add_argument("--only", default="", help="rows whose name contains one of these words (a,b)")
+    parser.add_argument("--name", default="rows", help="of the files of results")
+    parser.add_argument(
+        "--since", type=Path, help="a contact.jsonl of an earlier day: rows that this day's does not have"
+    )
+    parser.add_argument("--done", type=Path, help="a file of results whose rows are left out")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which no row is begun")
     parser.add_argument(
         "--dry-run", action="store_true", help="interpret the kernels and invent the times: no GPU needed"
     )
     args = parser.parse_args(arguments)
     begun = time.time()
-    lines = Lines(args.results, "rows", begun)
+    lines = Lines(args.results, args.name, begun)
     if args.dry_run:
         os.environ["TRITON_INTERPRET"] = "1"  # before triton's first import
-    table = args.results / "rows.txt"
+    table = args.results / f"{args.name}.txt"
 
     def say(text: str) -> None:
         print(text, flush=True)
@@ -273,9 +283,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     contact = Lines(args.results, "contact", begun).read()
     ceilings = next((line for line in contact if line["what"] == "ceilings"), runner.USUAL)
-    rows = [line for line in contact if line["what"] == "case"]
+    rows = [line for line in (*_earlier(args.since), *contact) if line["what"] == "case"]
+    done = {line["name"] for line in _earlier(args.done) if line["what"] == "row"}
     cases = [case for case in pack["cases"] if any(word in case["name"] for word in args.only.split(","))]
-    order = ordered(cases, rows, ceilings["bytes_per_s"])
+    cases = [case for case in cases if case["name"] not in done]
+    # What changed since then is measured, whatever it reached before.
+    new = {case["name"] for case in packfile.changed(cases, args.since)} if args.since is not None else set()
+    order = sorted(ordered(cases, rows, ceilings["bytes_per_s"]), key=lambda pair: pair[1]["name"] not in new)
     return run(
         Rows(device, pack["arrays"], rounds=args.rounds),
         order,

@@ -278,7 +278,7 @@ def run(
         row: Json = {
             "name": case["name"], "fusion": case["fusion"], "template": case["template"],
             "launches": len(case["time"]["launches"]), "bytes": case["time"]["bytes"], "predicted_s": expected,
-            "way": case["time"].get("way", ""),
+            "way": case["time"].get("way", ""), "digest": packfile.digest(case),
         }  # fmt: skip
         lines.add("begin", number=number, **row)
         lost = False
@@ -351,6 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--begun", type=float, required=True, help="when first contact began, in seconds of the clock")
     parser.add_argument("--limit", type=float, required=True, help="seconds after that when no case is begun")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--since", type=Path, help="a record: only kernels that are not in it")
     parser.add_argument("--dry-run", action="store_true")
     args = parser.parse_args(arguments)
     lines = Lines(args.results, "contact", args.begun)
@@ -385,7 +386,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before = known.get("compile", {})
     ready = set(before.get("peers", ()))
     return run(
-        Bench(device, pack["arrays"]), pack["cases"], lines, ceilings=ceilings, first=args.first,
+        Bench(device, pack["arrays"]), packfile.changed(pack["cases"], args.since), lines, ceilings=ceilings, first=args.first,
         died=before.get("died", ()), compiled=lambda name: args.dry_run or name in ready,
         end=args.begun + args.limit, say=say,
     )  # fmt: skip

@@ -69,6 +69,7 @@ class _Worker:
         since: When it last began or ended a test (``time.monotonic``).
         test: The last test that it began; none is ``""``.
         told: Whether that test's line is there.
+        patience: Seconds that it may take.
     """
 
     number: int
@@ -77,13 +78,15 @@ class _Worker:
     since: float = field(default_factory=time.monotonic)
     test: str = ""
     told: bool = False
+    patience: float = 0.0
 
 
 class Supervisor:
     """Starts workers, and watches them until no test is left or the time is up.
 
     Each adds lines to one file, with its number as ``worker``: ``begin`` before a test, ``test`` behind it. A test whose worker
-    dies, or takes longer than the patience, gets its ``test`` line here, and another worker goes on behind it.
+    dies, or takes longer than the patience, gets its ``test`` line here, and another worker goes on behind it. A ``begin`` line may
+    state a ``patience`` of its own.
 
     Args:
         command: Starts a worker, given its number.
@@ -94,6 +97,8 @@ class Supervisor:
         patience: Seconds that a test may take.
         environment: Of the workers.
         say: Prints a line.
+        unit: What a worker does one after the other: the ``what`` of the lines behind each.
+        start: Seconds that a worker may take before its first test and behind one.
     """
 
     def __init__(
@@ -107,6 +112,8 @@ class Supervisor:
         patience: float,
         environment: Mapping[str, str],
         say: Callable[[str], None] = print,
+        unit: str = "test",
+        start: float = START_S,
     ) -> None:
         self.command = command
         self.lines = lines
@@ -116,6 +123,8 @@ class Supervisor:
         self.patience = patience
         self.environment = dict(environment)
         self.say = say
+        self.unit = unit
+        self.start = start
         self.codes: list[int] = []
         """Exit codes of workers that ended by themselves."""
         self.started = 0
@@ -175,11 +184,12 @@ class Supervisor:
 
     def _note(self, line: Json) -> None:
         self._told_errors |= line["what"] == "error"
-        if line["what"] == "test":
+        if line["what"] == self.unit:
             self._counts[line["outcome"]] += 1
         worker = self._running.get(line.get("worker", -1))
-        if worker is not None and line["what"] in ("begin", "test"):
-            worker.test, worker.told, worker.since = line["name"], line["what"] == "test", time.monotonic()
+        if worker is not None and line["what"] in ("begin", self.unit):
+            worker.test, worker.told, worker.since = line["name"], line["what"] == self.unit, time.monotonic()
+            worker.patience = line.get("patience", self.patience)
 
     # ------------------------------------------------------------------------------------------------ what ends a worker
     def _ended(self, worker: _Worker, code: int) -> None:
@@ -195,7 +205,7 @@ class Supervisor:
 
     def _hangs(self, worker: _Worker) -> None:
         """Ends a worker that is at one test for too long."""
-        patience = self.patience if worker.test and not worker.told else max(self.patience, START_S)
+        patience = worker.patience if worker.test and not worker.told else max(self.patience, self.start)
         if time.monotonic() - worker.since <= patience:
             return
         _kill(worker.process, ask=True)
@@ -217,7 +227,7 @@ class Supervisor:
             if worker.told:
                 error, why = f"when it was over, {error}", f"when it was over, {why}"
             self.lines.add(
-                "test", name=worker.test, outcome="failed", seconds=time.monotonic() - worker.since, launched=0,
+                self.unit, name=worker.test, outcome="failed", seconds=time.monotonic() - worker.since, launched=0,
                 worker=worker.number, error=error, why=why,
             )  # fmt: skip
             self.say(f"{worker.test}: {error}")

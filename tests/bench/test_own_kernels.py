@@ -20,7 +20,10 @@ assert _spec.loader is not None
 own_kernels = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(own_kernels)
 
-MEASURES = ("commits", "convolutions", "cpu", "loader", "passes", "profiling", "recurrence", "same_twice", "sizes")
+MEASURES = (
+    "commits", "convolutions", "cpu", "gpu/brief", "gpu/brief_worker", "loader", "passes", "profiling", "recurrence",
+    "same_twice", "sizes",
+)  # fmt: skip
 """Benches whose times depend on numpy's matrix products."""
 SCRIPT = """
 import os, sys

@@ -15,7 +15,7 @@ from tests.bench.scripts import hidden, run, script
 from tests.bench.test_contact import Doubling, Stub, StubOfValues, load, pack
 from tests.helpers.patience import pace
 
-packfile, runner, rows, auto = (script(name) for name in ("packfile", "runner", "rows", "auto"))
+packfile, runner, rows, auto, scripts = (script(name) for name in ("packfile", "runner", "rows", "auto", "parts"))
 
 CEILINGS = {"bytes_per_s": 4.0e12, "flops_per_s": 8.0e14}
 
@@ -149,7 +149,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Scripts in the places of the three parts: each takes the body that it is given."""
     folder = tmp_path / "scripts"
     folder.mkdir()
-    monkeypatch.setattr(auto, "HERE", folder)
+    monkeypatch.setattr(scripts, "HERE", folder)
     results = tmp_path / "results"
     results.mkdir()
 
@@ -184,7 +184,7 @@ def test_no_gpu_is_said_by_the_exit_code(parts: Any) -> None:
 
 def test_a_part_that_hangs_is_ended(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "CONTACT_S", 2.0 * pace())  # the script has begun by then
-    monkeypatch.setattr(auto, "GRACE_S", 0.3)
+    monkeypatch.setattr(scripts, "GRACE_S", 0.3)
     done = parts(contact="time.sleep(100)")
     assert (done.code, done.begun) == (1, ["contact", "ring", "ring", "rows"])
     assert [line.get("code") for line in done.lines if line["what"] == "part"] == [None, 0, 0, 0]
@@ -197,7 +197,7 @@ def test_rows_that_end_their_process_are_begun_anew(parts: Any) -> None:
 
 
 def test_rows_that_say_nothing_any_more_are_begun_anew(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "PATIENCE_S", 2.0 * pace())  # a script that is begun anew has ended by then
+    monkeypatch.setattr(scripts, "PATIENCE_S", 2.0 * pace())  # a script that is begun anew has ended by then
     hang = "n = sum(line.startswith('rows') for line in (results / 'calls').open())\ntime.sleep(0 if n > 1 else 100)"
     done = parts(rows=hang)
     assert (done.code, done.begun) == (0, ["contact", "ring", "ring", "rows", "rows"])

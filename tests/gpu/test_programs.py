@@ -65,8 +65,10 @@ def test_a_net_trains_as_on_the_cpu(gpu: CudaDevice) -> None:
 def test_a_bad_label_is_told_and_the_gpu_goes_on(gpu: CudaDevice) -> None:
     """The assertion of torch's own kernels would end the process's use of the GPU."""
     x, y = static.data("x", [3, 4]), static.data("y", [3, 1], "int64")
+    # A step of 0.1 from weights drawn anew each time may overshoot.
+    paddle.seed(1)
     loss = paddle.mean(nn.functional.softmax_with_cross_entropy(static.nn.fc(x, 5), y))
-    paddle.optimizer.Adam(0.1).minimize(loss)
+    paddle.optimizer.Adam(0.01).minimize(loss)
     exe = static.Executor(CUDAPlace(0))
     exe.run(static.default_startup_program())
     good = {"x": np.arange(12, dtype=np.float32).reshape(3, 4), "y": np.array([[1], [4], [0]])}
