@@ -25,6 +25,7 @@ from tstatic.runtime.binding import Binding, Setting
 from tstatic.runtime.checks import StoppedBeforeError
 from tstatic.runtime.commit import Commit, Pending
 from tstatic.runtime.failures import raise_failure
+from tstatic.runtime.fetch import room
 from tstatic.runtime.interrupt import Writing
 from tstatic.runtime.learning_rate import LateRates, Rates
 from tstatic.runtime.scope import Scope
@@ -51,12 +52,16 @@ class Runner(User, Protocol):
     commit: Commit
     writing: Writing
     settings: Callable[[bool], contextlib.AbstractContextManager[None]]
+    runs: int
 
     def execute(self, bound: Binding, region: str) -> None:
         """Makes the calls of a region."""
 
-    def room(self, array: Any, on_device: bool) -> Any:
-        """Returns memory of the caller's own for a fetched value."""
+    def stale(self) -> bool:
+        """Returns whether the plan has to be bound anew."""
+
+    def bind_plan(self) -> None:
+        """Binds the plan to memory and arrays."""
 
 
 class Step:
@@ -135,9 +140,14 @@ class RunsAhead:
 
     Args:
         session: The session.
+
+    Attributes:
+        steps: They.
+        ended: The last event of the run that was queued last.
     """
 
     def __init__(self, session: Runner) -> None:
+        self.ended = session.setting.ended
         self._session = session
         self._in_flight = session.scope.in_flight
         self._ended = [session.device.event() for _ in range(MOST)]
@@ -157,6 +167,30 @@ class RunsAhead:
         if bound.open_feeds or bound.fetched is None:
             return "what it fetches is not known in size, or is too large to be pinned"
         return "a profiler records" if records.recorder is not None else ""
+
+    def run(
+        self, bound: Binding, feeds: Mapping[str, Any], iterations: int, rates: Rates, on_device: bool
+    ) -> list[Any]:
+        """Queues all work of a run, and behind it the copies of the results, and waits once.
+
+        Raises:
+            TstaticError: If it was refused.
+        """
+        session = self._session
+        # What one iteration refuses, all do that see the same feeds; else each is waited for before the next one.
+        together = iterations > 1 and not self.waits_because(bound) and session.runs > 0
+        step = Step()
+        for left in reversed(range(1 if together else iterations)):
+            times = iterations if together else 1
+            step = self.queue(bound, feeds, rates, times, not left, on_device=on_device)
+            rates = ()
+            self.settle()
+            step.check()
+            if left and session.stale():
+                session.bind_plan()
+                assert session.bound is not None
+                bound = session.bound
+        return step.results[0]  # type: ignore[no-any-return]
 
     def queue(
         self,
@@ -261,7 +295,7 @@ class RunsAhead:
         if apart:
             session.execute(bound, "main")
         # Before state is written, as all that may fail.
-        step.fetch = [(session.room(bound.arrays[value], on_device), value) for value in values]
+        step.fetch = [(room(device, bound.arrays[value], on_device), value) for value in values]
         step.on_device = on_device
         step.pending = bound.pending if self.steps else session.commit.pending(session.plan.commits, bound)
         bound.pending = step.pending
@@ -285,6 +319,7 @@ class RunsAhead:
                 bound.fetched.send(step.slot)
             assert step.ended is not None
             device.record(step.ended, stream)
+            self.ended = step.ended
             # Within the block that holds signals back: what is queued will be done, and must be counted.
             self.steps.append(step)
             self._in_flight.owner = self

@@ -19,6 +19,21 @@ MOST_PINNED = 64 << 20
 Larger values are copied to pages that it can move, with a wait for each."""
 
 
+def room(device: Device, array: Array, on_device: bool) -> Array:
+    """Returns memory of the caller's own for a fetched value: the device's, or the host's."""
+    make = device.empty if on_device else np.empty
+    return make(array.shape, array.dtype)
+
+
+def copied(device: Device, value: Any, stream: Stream) -> Array:
+    """Returns a copy of an array, of the device or of the host, in memory of the device."""
+    if isinstance(value, np.ndarray):
+        return device.upload(value.copy())
+    made = device.empty(value.shape, value.dtype)
+    device.copy(made, value, stream)
+    return made
+
+
 def pinned_slots(device: Device, arrays: Sequence[Array], purpose: str) -> tuple[Memory, list[np.ndarray[Any, Any]]]:
     """Returns pinned memory with room for each of a device's arrays, and that room as arrays of the host."""
     metas = [Meta(a.shape, dtype_of(a.dtype)) for a in arrays]

@@ -22,6 +22,7 @@ from tstatic.runtime.arenas import Arenas, held_bytes
 from tstatic.runtime.binding import Binding, Setting
 from tstatic.runtime.commit import Commit
 from tstatic.runtime.failures import Position, number_of, raise_failure, running_op
+from tstatic.runtime.fetch import copied, room
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.learning_rate import Rates
 from tstatic.runtime.out_of_memory import explained
@@ -66,7 +67,6 @@ class Session:
             Arenas(device) if arenas is None else arenas, self.streams, device.event(), device.event(),
         )  # fmt: skip
         self.bound: Binding | None = None
-        self._ended = self.setting.ended
         self.commit = Commit(self.setting)
         self.feed_sizes: Hashable = None
         self.on_growth: Callable[[Hashable, int], None] | None = None
@@ -110,9 +110,11 @@ class Session:
     @property
     def device_seconds(self) -> float | None:
         """The time of the last run between the first and the last event on the device; ``None`` if calls wait for their work."""
-        if not self.device.deferred or (self.ahead is not None and self.ahead.steps):
-            return None
-        return self.device.elapsed(self.setting.began, self._ended)
+        return (
+            None
+            if self.ahead is None or self.ahead.steps
+            else self.device.elapsed(self.setting.began, self.ahead.ended)
+        )
 
     # -------------------------------------------------------------------------------------------------------------- run
     def stale(self) -> bool:
@@ -145,27 +147,18 @@ class Session:
         with in_flight.lock:
             if ahead is None or in_flight.owner is not ahead or self.stale():
                 in_flight.settle()
-            if ahead is None:
-                return done(lambda: [self.run(feeds, 1, rates, on_device)])
             if self.stale():
                 self.bind_plan()
             bound = self.bound
-            assert bound is not None
-            if self.waits_because:
+            if ahead is None or bound is None or ahead.waits_because(bound):
                 return done(lambda: [self.run(feeds, 1, rates, on_device)])
-            with self.settings(bound.whole is not None and self._only_launches(bound.whole)):
+            during = bound.blocks.during() if bound.blocks.all else NO_BLOCKS
+            whole = bound.whole is not None and self._only_launches(bound.whole)
+            with self.settings(whole), computing(), np.errstate(all="ignore"), during:
                 self._begin(bound)
-                with computing(), np.errstate(all="ignore"), bound.blocks.during() if bound.blocks.all else NO_BLOCKS:
-                    step = ahead.queue(bound, feeds, rates, counts=True, on_device=on_device)
-                self.runs += 1
-                return step
-
-    @property
-    def waits_because(self) -> str:
-        """Why a run has ended when its call returns, whatever the caller asks; empty if it may stay in flight."""
-        if self.ahead is None or self.bound is None:
-            return "the device's calls end when their work is done"
-        return self.ahead.waits_because(self.bound)
+                step = ahead.queue(bound, feeds, rates, counts=True, on_device=on_device)
+            self.runs += 1
+            return step
 
     def settle(self) -> None:
         """Waits for the runs that it left in flight."""
@@ -205,26 +198,25 @@ class Session:
         bound, setting = self.bound, self.setting
         assert bound is not None
         self._begin(bound)
-        sent, self._ended = False, setting.ended
+        sent = False
         late_rates = (
             self.ahead.written(rates) if rates and self.ahead is not None and not bound.undecided else NO_BLOCKS
         )
         during = bound.blocks.during() if bound.blocks.all else NO_BLOCKS
         with computing(), np.errstate(all="ignore"), during, late_rates:
-            if bound.undecided:
-                results = self._run_undecided(bound, feeds, iterations, rates, on_device)
+            if bound.undecided and self.ahead is not None:
+                results = self.ahead.run(bound, feeds, iterations, rates, on_device)
                 iterations = 0
             for i in range(iterations):
-                if not sent and bound.staged is not None:
-                    bound.staged.send(feeds)
-                elif not sent:
-                    for name, slot in bound.feeds:
-                        self.device.from_host(slot, feeds[name])
                 if not sent:
+                    if bound.staged is not None:
+                        bound.staged.send(feeds)
+                    for name, slot in bound.feeds if bound.staged is None else ():
+                        self.device.from_host(slot, feeds[name])
                     for name in bound.open_feeds:
                         # A copy: the CPU takes the array itself, which stays the caller's.
-                        bound.arrays[name] = self._copied(feeds[name])
-                sent = True
+                        bound.arrays[name] = copied(self.device, feeds[name], self.streams[0])
+                    sent = True
                 results = self._step(bound, i == iterations - 1, on_device)
                 if i < iterations - 1 and self.stale():
                     # A state variable got new storage (a first value, or another size).
@@ -236,33 +228,10 @@ class Session:
         # Only here, behind the last wait: after an error the next session has to look.
         setting.arenas.unfinished = None
         if bound.recorded.recorder is not None:
-            bound.recorded.end_run(setting.began, self._ended)
+            bound.recorded.end_run(setting.began, setting.ended if self.ahead is None else self.ahead.ended)
         if self._transient:
             self.drop()
         return results
-
-    def _run_undecided(
-        self, bound: Binding, feeds: Mapping[str, Any], iterations: int, rates: Rates, on_device: bool
-    ) -> list[Any]:
-        """Queues all work, and behind it the copies of the results, and waits once."""
-        assert self.ahead is not None
-        # What one iteration refuses, all do that see the same feeds; else each is waited for before the next one.
-        together = iterations > 1 and not self.ahead.waits_because(bound) and self.runs > 0
-        step = None
-        for left in reversed(range(1 if together else iterations)):
-            step = self.ahead.queue(
-                bound, feeds, () if step is not None else rates, iterations if together else 1, not left,
-                on_device=on_device,
-            )  # fmt: skip
-            self._ended = step.ended or self.setting.ended
-            self.ahead.settle()
-            step.check()
-            if left and self.stale():
-                self.bind_plan()
-                assert self.bound is not None
-                bound = self.bound
-        assert step is not None
-        return step.results[0]  # type: ignore[no-any-return]
 
     def _step(self, bound: Binding, last: bool, on_device: bool) -> list[Any]:
         epoch = random.epoch()
@@ -294,9 +263,9 @@ class Session:
                 if self.plan.storage[value].kind == "state" or value in commit.late:
                     late.append((i, value))
                     # Allocated now: an allocation that fails must do so before state is written.
-                    fetched.append(self.room(arrays[value], on_device))
+                    fetched.append(room(self.device, arrays[value], on_device))
                 elif on_device and not isinstance(arrays[value], TensorArray):
-                    fetched.append(self._copied(arrays[value]))
+                    fetched.append(copied(self.device, arrays[value], self.streams[0]))
                 else:
                     fetched.append(self._to_host(arrays[value]))
         # New storage is allocated before the point of no return, too (docs/design/0002).
@@ -328,19 +297,6 @@ class Session:
                 continue
             np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else read(array))
         return fetched
-
-    def room(self, array: Any, on_device: bool) -> Any:
-        """Returns memory of the caller's own for a fetched value."""
-        make = self.device.empty if on_device else np.empty
-        return make(array.shape, array.dtype)
-
-    def _copied(self, value: Any) -> Any:
-        """Returns a copy of an array, of the device or of the host, in memory of the device."""
-        if not self.device.holds(value) or isinstance(value, np.ndarray):
-            return self.device.upload(value.copy())
-        made = self.device.empty(value.shape, value.dtype)
-        self.device.copy(made, value, self.streams[0])
-        return made
 
     def _to_host(self, value: Any) -> Any:
         """Returns a fetched value: a copy of an array, or a list of copies of a tensor array's elements."""
