@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
+from tstatic.devices.refusals import NOT_COMPILED as NOT_COMPILED
 from tstatic.devices.refusals import KernelLaunch as KernelLaunch  # for what launches
 from tstatic.devices.refusals import LaunchTooLargeError as LaunchTooLargeError  # for what binds
 from tstatic.devices.refusals import Refusals
@@ -186,6 +187,15 @@ class DeviceFacts(abc.ABC):
     exclusive: bool = False
     binds_sizes: bool = False
     virtual_clock: bool = False
+
+    @property
+    def compiles(self) -> bool:
+        """Whether Triton compiles the kernels that it launches."""
+        return False
+
+    def current(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the block in which libraries take this device for the current one."""
+        return contextlib.nullcontext()
 
 
 class DeviceMemory(DeviceFacts):

@@ -137,6 +137,13 @@ class CudaDevice(QueuedDevice, TorchDevice):
         """``torch.cuda``, or what tests put in its place."""
         return self._cuda or self.torch.cuda
 
+    @property
+    def compiles(self) -> bool:
+        return self.generated
+
+    def current(self) -> contextlib.AbstractContextManager[Any]:
+        return self.inside(self.streams().streams[0])
+
     def begin(self) -> None:
         self.cuda.init()
         self.target = target.of_properties(self.cuda.get_device_properties(self.index))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tstatic import flags
+from tstatic.chips import ahead
 from tstatic.comm.data_parallel import distribute
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.group import Group
@@ -22,6 +23,7 @@ from tstatic.ir.updates import with_updates
 from tstatic.locks import cached_property
 from tstatic.plan.known_values import infer_program
 from tstatic.plan.plan import Plan
+from tstatic.runtime import timeline
 from tstatic.runtime.arenas import Arenas
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.scope import Scope
@@ -248,10 +250,13 @@ class Compilation:
         each = max(1, min(threads, usable_cpus()) // count)
         check = bool(flags.flag("FLAGS_check_nan_inf"))
         sessions = []
-        for i, one in enumerate(self.replicas):
+        for one in {id(one): one for one in self.replicas}.values():
             for var in one.before.reads:
                 if scope.array(var) is None:
                     raise uninitialised(one.plan, var)
+            if device.compiles and one.plan.kernels:
+                timeline.kernels(_compiled_ahead(one.plan, device))
+        for i, one in enumerate(self.replicas):
             sessions.append(
                 Session(
                     one.plan,
@@ -267,6 +272,13 @@ class Compilation:
                 )
             )
         return tuple(sessions)
+
+
+@timeline.part("look for kernels in Triton's cache")
+def _compiled_ahead(plan: Plan, device: Device) -> ahead.Batch | None:
+    """Has other processes compile the kernels of a plan, while this one uploads and binds."""
+    with device.current():
+        return ahead.begin((one.kernel, one.calls) for one in plan.kernels.values())
 
 
 def fuse_under(
