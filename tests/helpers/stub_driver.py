@@ -18,7 +18,7 @@ class StubDriver(Chip):
         loaded: Names of the kernels that were loaded, in order.
         launched: How many launches there were.
         compiled: Kernels that this process compiled, and found in no cache.
-        found: Kernels that it found in Triton's cache.
+        found: Entries of Triton's cache that it found.
     """
 
     def __init__(self, capability: int = 90) -> None:
@@ -47,8 +47,11 @@ class StubDriver(Chip):
         from triton import knobs
         from triton.runtime import driver
 
-        def told(*, src: Any, cache_hit: bool, **_: Any) -> None:
-            (self.found if cache_hit else self.compiled).append(src.name)
+        def told(*, src: Any, metadata: Any, cache_hit: bool, **_: Any) -> None:
+            if cache_hit:
+                self.found.append(metadata["hash"])
+            else:
+                self.compiled.append(src.name)
 
         driver.set_active(self)
         knobs.compilation.listener = told

@@ -10,8 +10,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.devices.refusals import NOT_COMPILED, KernelLaunch, LaunchTooLargeError
 from tstatic.display import counted
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import STOPPED, Kernel, Launch, Launches
+from tstatic.fusion.codegen.kernel import Kernel, Launch, Launches, argument_types
 from tstatic.logs import get_logger, warn_once
 from tstatic.progress import Progress
 
@@ -35,6 +36,13 @@ MOST = 8
 
 TIMEOUT = 120.0
 """Seconds of processor time for one kernel, and five times as many by the clock."""
+
+_OF_TRITON = {
+    "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64",
+}  # fmt: skip
+"""Triton's type -> torch's, of which a launch makes it again."""
 
 _LOOK = 0.2
 """Seconds between two looks of who waits, so that progress is shown."""
@@ -51,7 +59,8 @@ class _Job:
         label: Kernel and function.
         line: The job, as a process reads it.
         size: Characters of what is compiled.
-        batched: Whether it was put before processes.
+        batch: The batch whose processes were given it; ``None`` before.
+        dropped: Whether its processes were ended before they had compiled it.
         done: Whether nobody works on it any more.
         tries: How many processes worked on it.
         seconds: What it took.
@@ -63,7 +72,8 @@ class _Job:
     label: str
     line: str
     size: int
-    batched: bool = False
+    batch: Batch | None = None
+    dropped: bool = False
     done: bool = False
     tries: int = 1
     seconds: float = 0.0
@@ -80,6 +90,9 @@ class Batch:
         jobs: Those that were not in Triton's cache.
         began, ended: When, by ``time.perf_counter``; ``ended`` is 0 until all are done.
         waited: Seconds that this process waited for them.
+        progress: Shows how far they are.
+        crew: The processes; ``None`` if there is nothing to compile.
+        start: Makes others.
     """
 
     asked: int = 0
@@ -89,6 +102,7 @@ class Batch:
     waited: float = 0.0
     progress: Progress | None = None
     crew: Crew | None = None
+    start: Callable[[], Crew] | None = None
 
     @property
     def failed(self) -> list[str]:
@@ -113,6 +127,8 @@ _by_launch: dict[Hashable, list[_Job]] = {}
 _by_entry: dict[str, _Job] = {}
 _batches: list[Batch] = []
 """Those that are not done."""
+_leaving = False
+"""Whether the program ends."""
 _registered: list[int] = []
 """The process whose end ends the others."""
 
@@ -139,11 +155,12 @@ def processes() -> int:
 
 
 # ------------------------------------------------------------------------------------------------------------------ begin
-def begin(kernels: Iterable[tuple[Kernel, Launches]]) -> Batch | None:
+def begin(kernels: Iterable[tuple[Kernel, Launches]], unaligned: Collection[str] = ()) -> Batch | None:
     """Has other processes compile the kernels that Triton's cache lacks, and returns at once.
 
     Args:
         kernels: Those of a plan, with what is launched, for the chip of torch's current device.
+        unaligned: Values that begin between two multiples of 16 bytes.
 
     Returns:
         What was begun; ``None`` where this process compiles.
@@ -164,10 +181,11 @@ def begin(kernels: Iterable[tuple[Kernel, Launches]]) -> Batch | None:
         if target.backend != "cuda":
             return None
         common = {"chip": target.arch, "launcher": True, "limit": TIMEOUT}
-        for job in _missing(kernels, jit.JITFunction, common, batch):
+        for job in _missing(kernels, unaligned, jit.JITFunction, common, batch):
             batch.jobs.append(job)
             if batch.crew is None:
-                batch.crew = _started(batch, count, triton.__version__, str(knobs.cache.dir))
+                batch.start = partial(_started, batch, count, triton.__version__, str(knobs.cache.dir))
+                batch.crew = batch.start()
             batch.crew.put({job.line: float(job.size)})
     except BaseException as error:
         _release(batch.jobs)
@@ -185,21 +203,24 @@ def begin(kernels: Iterable[tuple[Kernel, Launches]]) -> Batch | None:
 
 
 def _missing(
-    kernels: Iterable[tuple[Kernel, Launches]], kind: type, common: Mapping[str, Any], batch: Batch
+    kernels: Iterable[tuple[Kernel, Launches]],
+    unaligned: Collection[str],
+    kind: type,
+    common: Mapping[str, Any],
+    batch: Batch,
 ) -> Iterator[_Job]:
     """Yields what is to be compiled, each once, and notes who needs it."""
     seen: dict[str, _Job | None] = {}
     for kernel, calls in kernels:
-        types = {b.value: b.dtype.name for b in (*kernel.inputs, *kernel.outputs)}
-        types |= {name: dtype.name for name, (_, dtype) in calls.partials.items()}
         for launch in (one for one in calls.launches if isinstance(one, Launch)):
             text, name = cache.shared(kernel.code, kernel.text, kernel.name)
+            types = launch.types or argument_types(kernel.parameters)
             job = {
                 "text": text, "function": launch.function, "constants": dict(launch.constants), "options": launch.options,
-                # Beside values there are tables and the numbers that a step draws by, and whether an update is to do nothing.
                 "arguments": [
-                    {"pointer": types.get(a, "bool" if a == STOPPED else "int64")} if isinstance(a, str) else {"value": a}
-                    for a in launch.arguments
+                    {"pointer": _OF_TRITON[of.removeprefix("*")], **({"odd": True} if a in unaligned else {})}
+                    if isinstance(a, str) else {"value": a}
+                    for a, of in zip(launch.arguments, types, strict=True)
                 ],
             }  # fmt: skip
             key = alike(job)
@@ -216,7 +237,8 @@ def _missing(
                 needed = _by_launch.setdefault(_key(kernel.code, launch.call), [])
                 if found not in needed:
                     needed.append(found)
-                fresh, found.batched = not found.batched, True
+                fresh = found.batch is None
+                found.batch = found.batch or batch
             if fresh:
                 yield found
 
@@ -260,7 +282,9 @@ def _started(batch: Batch, count: int, version: str, folder_of_triton: str) -> C
     def ended() -> None:
         if crew.error is not None:
             _log.debug("kernels are compiled one by one in this process: %s", crew.error)
-        _release(batch.jobs)
+        # Whoever still waits when the program ends is not woken: nothing may be compiled any more.
+        if not _leaving:
+            _release(batch.jobs)
         with _changed:
             batch.ended = time.perf_counter()
             if batch in _batches:
@@ -273,17 +297,17 @@ def _started(batch: Batch, count: int, version: str, folder_of_triton: str) -> C
     with _changed:
         if not _registered:
             _registered.append(os.getpid())
-            atexit.register(cancel)
+            atexit.register(_leave)
         _batches.append(batch)
     return crew
 
 
-def _release(jobs: Iterable[_Job]) -> None:
-    """Leaves to this process what no other has compiled."""
+def _release(jobs: Iterable[_Job], dropped: bool = False) -> None:
+    """Leaves to this process what no other has compiled; ``dropped``: unless a launch needs it later."""
     with _changed:
         for job in jobs:
             if not job.done:
-                job.done = True
+                job.done, job.dropped = True, dropped
                 _by_entry.pop(job.entry, None)
         _changed.notify_all()
 
@@ -331,8 +355,11 @@ def finish(code: str, launches: Sequence[KernelLaunch]) -> None:
 
 
 def _wait(jobs: Sequence[_Job]) -> None:
-    if all(job.done for job in jobs):
+    if all(job.done and not job.dropped for job in jobs):
         return
+    for job in jobs:
+        if job.dropped and job.batch is not None:
+            _begin_again(job.batch)
     batches = [batch for batch in _batches if any(job in batch.jobs for job in jobs)]
     begun = time.perf_counter()
     try:
@@ -349,6 +376,21 @@ def _wait(jobs: Sequence[_Job]) -> None:
                 batch.progress.close()
 
 
+def _begin_again(batch: Batch) -> None:
+    """Starts processes for what those that were ended have left."""
+    assert batch.start is not None
+    with _changed:
+        dropped = [job for job in batch.jobs if job.dropped]
+        for job in dropped:
+            job.done = job.dropped = False
+            _by_entry[job.entry] = job
+    if dropped:
+        batch.ended = 0.0
+        batch.crew = batch.start()
+        batch.crew.put({job.line: float(job.size) for job in dropped})
+        batch.crew.seal()
+
+
 def _show(batch: Batch) -> None:
     done = [job for job in batch.jobs if job.done]
     if batch.progress is not None:
@@ -357,11 +399,21 @@ def _show(batch: Batch) -> None:
 
 
 def cancel() -> None:
-    """Ends all processes that compile; this one compiles what they have not."""
+    """Ends all processes that compile; others compile what they have not as soon as a launch needs it."""
     with _changed:
         batches = list(_batches)
     for batch in batches:
-        _release(batch.jobs)
+        _release(batch.jobs, dropped=True)
+    _close(batches)
+
+
+def _leave() -> None:
+    global _leaving
+    _leaving = True
+    _close(list(_batches))
+
+
+def _close(batches: Sequence[Batch]) -> None:
     for batch in batches:
         if batch.crew is not None:
             batch.crew.close()
@@ -382,7 +434,7 @@ def _forget() -> None:
     _by_entry.clear()
     _batches.clear()
     _registered.clear()
-    atexit.unregister(cancel)
+    atexit.unregister(_leave)
 
 
 if hasattr(os, "register_at_fork"):

@@ -168,14 +168,20 @@ _DTYPES: dict[str, _Dtype] = {}
 
 
 class Pointer:
-    """Stands where a tensor will: arenas, variables and partial sums begin at a multiple of 16."""
+    """Stands where a tensor will.
 
-    def __init__(self, dtype: str) -> None:
+    Args:
+        dtype: Its type, by torch's name.
+        odd: Whether it begins between two multiples of 16 bytes.
+    """
+
+    def __init__(self, dtype: str, odd: bool = False) -> None:
         self.dtype = _DTYPES.setdefault(dtype, _Dtype(dtype))
+        self._begin = 1 if odd else 0
 
-    @staticmethod
-    def data_ptr() -> int:
-        return 0
+    def data_ptr(self) -> int:
+        """Returns what Triton asks for: it looks whether 16 divides it."""
+        return self._begin
 
     @staticmethod
     def ptr_range() -> int:
@@ -215,8 +221,8 @@ def use_chip(capability: int) -> None:
 
 
 def values_of(arguments: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Returns what stands for the arguments of a launch: ``{"pointer": "float32"}``, or ``{"value": 5}``."""
-    return [Pointer(one["pointer"]) if "pointer" in one else one["value"] for one in arguments]
+    """Returns what stands for the arguments of a launch: ``{"pointer": "float32"}``, with ``odd``, or ``{"value": 5}``."""
+    return [Pointer(one["pointer"], one.get("odd", False)) if "pointer" in one else one["value"] for one in arguments]
 
 
 def alike(job: Mapping[str, Any]) -> str:

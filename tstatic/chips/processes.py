@@ -227,6 +227,7 @@ class Crew:
         self._telling = threading.Lock()
         self._put = self._taking = self._threads = 0
         self._closed = self._sealed = False
+        self._over = ended is None
         self._workers: set[Worker] = set()
         self.started = 0
         self.error: BaseException | None = None
@@ -284,7 +285,12 @@ class Crew:
             if self._threads or not self._sealed or self._ended is None:
                 return
             ended, self._ended = self._ended, None
-        ended()
+        try:
+            ended()
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
 
     def _replaced(self, gone: Worker | None) -> Worker:
         self._leave(gone)
@@ -304,13 +310,13 @@ class Crew:
             worker.close()
 
     def join(self) -> None:
-        """Waits until all jobs have an answer.
+        """Waits until all jobs have an answer; behind :meth:`seal` also until ``ended`` has returned.
 
         Raises:
             BaseException: What starting a process, or being told, raised.
         """
         with self._changed:
-            while self._threads:
+            while self._threads or (self._sealed and not self._over):
                 self._changed.wait()
         if self.error is not None:
             raise self.error

@@ -21,6 +21,7 @@ from tstatic.ir.program import Operator, Program
 from tstatic.ir.types import Meta
 from tstatic.ir.updates import with_updates
 from tstatic.locks import cached_property
+from tstatic.plan.alignment import unaligned
 from tstatic.plan.known_values import infer_program
 from tstatic.plan.plan import Plan
 from tstatic.runtime import timeline
@@ -277,8 +278,12 @@ class Compilation:
 @timeline.part("look for kernels in Triton's cache")
 def _compiled_ahead(plan: Plan, device: Device) -> ahead.Batch | None:
     """Has other processes compile the kernels of a plan, while this one uploads and binds."""
+    kernels = [(one.kernel, one.calls) for one in plan.kernels.values()]
+    named = dict.fromkeys(
+        a for _, calls in kernels for one in calls.launches for a in one.arguments if isinstance(a, str)
+    )
     with device.current():
-        return ahead.begin((one.kernel, one.calls) for one in plan.kernels.values())
+        return ahead.begin(kernels, unaligned(plan, named))
 
 
 def fuse_under(
