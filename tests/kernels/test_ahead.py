@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.patience import HANG
 from tests.kernels import environments
 from tstatic.chips import ahead, aot_worker
-from tstatic.chips.processes import Crew, CrewError, Worker, usable_environment
+from tstatic.chips.processes import CompilePool, CompilePoolError, Worker, usable_environment
 from tstatic.devices.refusals import LaunchTooLargeError
 from tstatic.progress import Progress
 
@@ -193,7 +193,7 @@ def test_what_triton_compiles_once_is_one_job() -> None:
     assert len(set(keys)) == len(keys)
 
 
-# --------------------------------------------------------------------------------------------------------------- crew
+# --------------------------------------------------------------------------------------------------------------- pool
 class FakeWorker:
     """A process that answers at once; some jobs end it."""
 
@@ -224,31 +224,31 @@ def test_the_largest_job_is_first_and_a_process_that_died_is_replaced() -> None:
         made.append(FakeWorker(asked))
         return made[-1]
 
-    crew = Crew(
+    pool = CompilePool(
         1, start, lambda line, answer, _: answers.update({line.strip(): answer["error"]}), lambda: ended.append(True)
     )
-    crew.put({"small": 1.0, "crash": 50.0, "large": 90.0, "middle": 20.0})
-    crew.join()
+    pool.put({"small": 1.0, "crash": 50.0, "large": 90.0, "middle": 20.0})
+    pool.join()
     assert asked == ["large", "crash", "middle", "small"]
     assert answers == {"large": "", "crash": "died", "middle": "", "small": ""}
-    assert len(made) == crew.started == 2
+    assert len(made) == pool.started == 2
     assert all(one.closed for one in made)
     assert not ended
-    crew.put({"later": 1.0})
-    crew.join()
-    crew.seal()
+    pool.put({"later": 1.0})
+    pool.join()
+    pool.seal()
     assert asked[-1] == "later"
     assert ended == [True]
 
 
 def test_where_no_process_starts_the_reason_is_raised() -> None:
     def start() -> Any:
-        raise CrewError("none", "", "")
+        raise CompilePoolError("none", "", "")
 
-    crew = Crew(3, start, lambda *_: None)
-    crew.put({"a": 1.0, "b": 2.0})
-    with pytest.raises(CrewError):
-        crew.join()
+    pool = CompilePool(3, start, lambda *_: None)
+    pool.put({"a": 1.0, "b": 2.0})
+    with pytest.raises(CompilePoolError):
+        pool.join()
 
 
 # ------------------------------------------------------------------------------------------------------------- in here
@@ -263,7 +263,7 @@ def test_the_variable_says_how_many(monkeypatch: pytest.MonkeyPatch, caplog: pyt
         monkeypatch.setenv(ahead.VARIABLE, text)
         assert ahead.processes() == count
     assert [r.getMessage() for r in caplog.records] == [
-        f"{ahead.VARIABLE} is '{text}', which is no number of processes; 3 are used" for text in ("many", "-1")
+        f"{ahead.VARIABLE} counts processes, and cannot be '{text}'; 3 are used" for text in ("many", "-1")
     ]
     for text in ("0", "1"):
         monkeypatch.setenv(ahead.VARIABLE, text)

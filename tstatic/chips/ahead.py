@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tstatic.chips.aot_worker import alike, entry_of
-from tstatic.chips.processes import LOST, Crew, Worker, usable_environment
+from tstatic.chips.processes import LOST, CompilePool, Worker, usable_environment
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.devices.refusals import NOT_COMPILED, KernelLaunch, LaunchTooLargeError
 from tstatic.display import counted
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import Kernel, Launch, Launches, argument_types
+from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.progress import Progress
 
@@ -91,7 +92,7 @@ class Batch:
         began, ended: When, by ``time.perf_counter``; ``ended`` is 0 until all are done.
         waited: Seconds that this process waited for them.
         progress: Shows how far they are.
-        crew: The processes; ``None`` if there is nothing to compile.
+        pool: The processes; ``None`` if there is nothing to compile.
         start: Makes others.
     """
 
@@ -101,8 +102,8 @@ class Batch:
     ended: float = 0.0
     waited: float = 0.0
     progress: Progress | None = None
-    crew: Crew | None = None
-    start: Callable[[], Crew] | None = None
+    pool: CompilePool | None = None
+    start: Callable[[], CompilePool] | None = None
 
     @property
     def failed(self) -> list[str]:
@@ -113,7 +114,7 @@ class Batch:
         compiled = [job for job in self.jobs if job.done and not job.error and job.seconds]
         if not self.jobs:
             return f"{counted(self.asked, 'kernel')}, all in Triton's cache"
-        started = 0 if self.crew is None else self.crew.started
+        started = 0 if self.pool is None else self.pool.started
         text = f"{len(compiled)} of {self.asked} kernels compiled in {started} process{'es' * (started != 1)}"
         if compiled:
             slowest = max(compiled, key=lambda job: job.seconds)
@@ -121,7 +122,7 @@ class Batch:
         return text + (f", {len(self.failed)} not compiled" if self.failed else "")
 
 
-_changed = threading.Condition()
+_changed = threading.Condition(rlock())
 _by_launch: dict[Hashable, list[_Job]] = {}
 """Launch -> what it needs; of plans whose kernels are being compiled, or could not be."""
 _by_entry: dict[str, _Job] = {}
@@ -149,7 +150,7 @@ def processes() -> int:
     if given.isdecimal():
         return int(given)
     warn_once(
-        (VARIABLE, given), f"{VARIABLE} is '{given}', which is no number of processes; {default} are used", topic="kernels"
+        (VARIABLE, given), f"{VARIABLE} counts processes, and cannot be '{given}'; {default} are used", topic="kernels"
     )  # fmt: skip
     return default
 
@@ -183,22 +184,22 @@ def begin(kernels: Iterable[tuple[Kernel, Launches]], unaligned: Collection[str]
         common = {"chip": target.arch, "launcher": True, "limit": TIMEOUT}
         for job in _missing(kernels, unaligned, jit.JITFunction, common, batch):
             batch.jobs.append(job)
-            if batch.crew is None:
+            if batch.pool is None:
                 batch.start = partial(_started, batch, count, triton.__version__, str(knobs.cache.dir))
-                batch.crew = batch.start()
-            batch.crew.put({job.line: float(job.size)})
+                batch.pool = batch.start()
+            batch.pool.put({job.line: float(job.size)})
     except BaseException as error:
         _release(batch.jobs)
-        if batch.crew is not None:
-            batch.crew.close()
+        if batch.pool is not None:
+            batch.pool.close()
         if not isinstance(error, Exception):
             raise
         # Whatever it is, a launch will say it better.
         _log.debug("kernels are compiled one by one in this process: %s: %s", type(error).__name__, error)
         return None
     finally:
-        if batch.crew is not None:
-            batch.crew.seal()
+        if batch.pool is not None:
+            batch.pool.seal()
     return batch
 
 
@@ -261,7 +262,7 @@ def _key(code: str, launch: KernelLaunch) -> Hashable:
     return hash(code), function, frozenset(constants.items()), frozenset(options.items())
 
 
-def _started(batch: Batch, count: int, version: str, folder_of_triton: str) -> Crew:
+def _started(batch: Batch, count: int, version: str, folder_of_triton: str) -> CompilePool:
     """Returns the processes of a batch; each is started when there is a job for it."""
     # Also for what the compiler's own tools leave behind when they are killed.
     temporary = tempfile.TemporaryDirectory(prefix="tstatic-compile-", ignore_cleanup_errors=True)
@@ -275,13 +276,13 @@ def _started(batch: Batch, count: int, version: str, folder_of_triton: str) -> C
         elif answer.get(LOST) == "died" and job.tries < 2:
             # The system may have ended the process for want of memory, which says nothing about the kernel.
             job.tries += 1
-            crew.put({line: job.size})
+            pool.put({line: job.size})
         else:
             _done(job, answer.get("seconds", 0.0), answer.get("error", ""), fatal=LOST in answer)
 
     def ended() -> None:
-        if crew.error is not None:
-            _log.debug("kernels are compiled one by one in this process: %s", crew.error)
+        if pool.error is not None:
+            _log.debug("kernels are compiled one by one in this process: %s", pool.error)
         # Whoever still waits when the program ends is not woken: nothing may be compiled any more.
         if not _leaving:
             _release(batch.jobs)
@@ -292,14 +293,16 @@ def _started(batch: Batch, count: int, version: str, folder_of_triton: str) -> C
             _changed.notify_all()
         temporary.cleanup()
 
-    crew = Crew(count, lambda: Worker(sys.executable, Path(temporary.name), environment, TIMEOUT), answered, ended)
+    pool = CompilePool(
+        count, lambda: Worker(sys.executable, Path(temporary.name), environment, TIMEOUT), answered, ended
+    )
     batch.progress = Progress("compiling kernels", 0)
     with _changed:
         if not _registered:
             _registered.append(os.getpid())
             atexit.register(_leave)
         _batches.append(batch)
-    return crew
+    return pool
 
 
 def _release(jobs: Iterable[_Job], dropped: bool = False) -> None:
@@ -386,9 +389,9 @@ def _begin_again(batch: Batch) -> None:
             _by_entry[job.entry] = job
     if dropped:
         batch.ended = 0.0
-        batch.crew = batch.start()
-        batch.crew.put({job.line: float(job.size) for job in dropped})
-        batch.crew.seal()
+        batch.pool = batch.start()
+        batch.pool.put({job.line: float(job.size) for job in dropped})
+        batch.pool.seal()
 
 
 def _show(batch: Batch) -> None:
@@ -415,18 +418,18 @@ def _leave() -> None:
 
 def _close(batches: Sequence[Batch]) -> None:
     for batch in batches:
-        if batch.crew is not None:
-            batch.crew.close()
+        if batch.pool is not None:
+            batch.pool.close()
     for batch in batches:
-        if batch.crew is not None:
+        if batch.pool is not None:
             with contextlib.suppress(Exception):
-                batch.crew.join()
+                batch.pool.join()
 
 
 def _forget() -> None:
     """Forgets, in a forked child, what its parent's processes do: nobody here would be told."""
     global _changed
-    _changed = threading.Condition()
+    _changed = threading.Condition(rlock())
     for batch in _batches:
         for job in batch.jobs:
             job.done = True

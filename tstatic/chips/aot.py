@@ -15,7 +15,7 @@ from typing import Any
 
 from tstatic.chips.ir import read_copies, read_dots
 from tstatic.chips.matrix import read_matrix
-from tstatic.chips.processes import Crew, CrewError, Worker
+from tstatic.chips.processes import CompilePool, CompilePoolError, Worker
 from tstatic.chips.report import SHARED_LIMIT, Report
 from tstatic.chips.sass import read_log, read_ptx, read_sass, threads_per_block
 from tstatic.errors import UnsupportedError
@@ -204,17 +204,17 @@ def compile_all(
             progress.advance(f"{report.name}, sm_{report.chip}")
             reports[line] = replace(report, ptx=answer.get("ptx", "")) if ptx else report
 
-        crew = Crew(workers, lambda: Worker(python, folder, environment, timeout), answered)
+        pool = CompilePool(workers, lambda: Worker(python, folder, environment, timeout), answered)
         try:
             # In the order of the sources: all in the heap are as large.
-            crew.put(dict.fromkeys((job.line() for job in jobs), 0.0))
-            crew.join()
-        except CrewError as error:
+            pool.put(dict.fromkeys((job.line() for job in jobs), 0.0))
+            pool.join()
+        except CompilePoolError as error:
             raise UnsupportedError(error.what, received=error.received, fix=error.fix) from error
         finally:
-            crew.close()
-            with contextlib.suppress(CrewError):
-                crew.join()
+            pool.close()
+            with contextlib.suppress(CompilePoolError):
+                pool.join()
     # What is behind pointers is of no interest to the compiler: it may differ where all else is the same.
     return [
         replace(

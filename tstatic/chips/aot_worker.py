@@ -221,7 +221,7 @@ def use_chip(capability: int) -> None:
 
 
 def values_of(arguments: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Returns what stands for the arguments of a launch: ``{"pointer": "float32"}``, with ``odd``, or ``{"value": 5}``."""
+    """Returns arguments of a launch, made from ``{"pointer": "float32"}``, perhaps with ``odd``, and ``{"value": 5}``."""
     return [Pointer(one["pointer"], one.get("odd", False)) if "pointer" in one else one["value"] for one in arguments]
 
 

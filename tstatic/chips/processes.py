@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Crew", "CrewError", "Worker", "usable_environment"]
+__all__ = ["CompilePool", "CompilePoolError", "Worker", "usable_environment"]
 
 _TAIL = 2000
 # Importing triton takes 0.2 s on an idle machine with warm disks.
@@ -34,7 +34,7 @@ SCRIPT = Path(__file__).with_name("aot_worker.py")
 """What a process runs."""
 
 
-class CrewError(Exception):
+class CompilePoolError(Exception):
     """No process can compile.
 
     Attributes:
@@ -61,7 +61,7 @@ class Worker:
         triton: The version that it compiles with.
 
     Raises:
-        CrewError: If the interpreter cannot be started, or cannot import triton.
+        CompilePoolError: If the interpreter cannot be started, or cannot import triton.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Worker:
                 start_new_session=True,  # so that ptxas dies with it
             )
         except OSError as error:
-            raise CrewError(
+            raise CompilePoolError(
                 "the interpreter that should compile kernels cannot be started",
                 f"{python}: {error.strerror}",
                 "name one that has triton",
@@ -97,7 +97,7 @@ class Worker:
         if "triton" not in hello:
             said = self._tail()
             self.close()
-            raise CrewError(
+            raise CompilePoolError(
                 "kernels cannot be compiled: this interpreter cannot import triton",
                 "\n".join(filter(None, (f"{python}: {hello['error']}", said))),
                 "install triton into it, or name another interpreter",
@@ -196,7 +196,7 @@ def _processor_seconds(group: int) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
-class Crew:
+class CompilePool:
     """Some processes that take jobs from one heap, the largest first.
 
     A process is started when there is a job for it, takes the largest job that is there by then, and ends when there is none.
