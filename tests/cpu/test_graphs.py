@@ -128,8 +128,9 @@ def test_the_host_waits_once_in_a_run(build: Build, mode: str, monkeypatch: pyte
     """Updates ask the device whether positions were bad, and what is fetched arrives with the same wait."""
     waits: list[int] = []
     with standing_in("gpu") as gpu:
-        right = gpu.synchronize
-        monkeypatch.setattr(gpu, "synchronize", lambda streams=None: (waits.append(1), right(streams))[1])
+        for name in ("synchronize", "finish"):
+            right = getattr(gpu, name)
+            monkeypatch.setattr(gpu, name, lambda *args, right=right: (waits.append(1), right(*args))[1])
         counts = []
         run = static.Executor.run
 

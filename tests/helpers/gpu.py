@@ -48,6 +48,12 @@ class Mark:
     def record(self, queue: Queue) -> None:
         self.queue = queue
 
+    def synchronize(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
     def elapsed_time(self, other: Mark) -> float:
         return 1.5
 

@@ -14,6 +14,7 @@
 * ``clock``, ``late_work`` what work takes on the virtual clock of ``fake``, and the order in which it runs there
 * ``null``  runs nothing, to measure overhead
 * ``cuda``, ``kernel_launch``  NVIDIA GPUs: torch's device with streams, events, pinned memory and graphs; a launch by handle
+* ``after_caller``  what comes before a run in the caller's own stream, and what behind it
 * ``host_copies``, ``seen_arrays``  a device's arrays as references on the host see them
 * ``refusals``  the launches for which a chip has no room
 * ``torch_device``, ``torch_forms``  any device of torch: ops as their torch forms, whose results' memory may become the values'

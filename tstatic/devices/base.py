@@ -174,6 +174,7 @@ class DeviceFacts(abc.ABC):
         compute_streams: Number of streams over which a session spreads its steps.
         exclusive: Whether a process that uses the device for CPU places cannot use another one for them.
         binds_sizes: Whether steps whose sizes a run finds are bound for them: arrays are numpy's, and nothing runs late.
+        gives_tensors: Whether its arrays are tensors that callers may have, on the device, by DLPack.
         virtual_clock: Whether times of events are of a clock of the device's own, which has nothing to do with the host's.
     """
 
@@ -186,6 +187,7 @@ class DeviceFacts(abc.ABC):
     compute_streams: int = 1
     exclusive: bool = False
     binds_sizes: bool = False
+    gives_tensors: bool = False
     virtual_clock: bool = False
 
     @property
@@ -221,6 +223,10 @@ class DeviceMemory(DeviceFacts):
             >>> memory = device.adopt(tensor)
             >>> array = device.view(memory, 0, Meta((2, 3), float32))
         """
+
+    def accept(self, value: Any) -> Array | None:
+        """Returns another library's tensor as an array, without a copy; ``None`` if it does not lie in this device's memory."""
+        return None
 
     def free(self, memory: Memory) -> None:
         """Frees memory; the caller must drop it and all its views."""
@@ -330,6 +336,17 @@ class DeviceQueue(DeviceFacts):
         Raises:
             QueuedWorkError: If some work failed.
         """
+
+    def finish(self, event: Event) -> None:
+        """Returns when the last recording of an event was reached; work behind it may go on.
+
+        Raises:
+            QueuedWorkError: If work before it failed.
+        """
+
+    def reached(self, event: Event) -> bool:
+        """Returns whether the last recording of an event was reached, or can be no more because of an error; does not wait."""
+        return True
 
     def discard(self, streams: Sequence[Stream]) -> None:
         """Drops the work that an error or an interrupt left in the given streams; streams that wait for it fail, too."""
@@ -532,6 +549,10 @@ class DeviceLateChecks(DeviceFacts):
 
     def copy_unless(self, skip: Array, destination: Array, source: Array, stream: Stream) -> None:
         """Copies as :meth:`copy` does, within device memory, where the truth value ``skip`` does not hold."""
+        raise NotImplementedError
+
+    def count_unless(self, skip: Array | None, counter: Array, stream: Stream) -> None:
+        """Adds 1 to an int64 of shape [1] in device memory, where the truth value ``skip`` does not hold."""
         raise NotImplementedError
 
 

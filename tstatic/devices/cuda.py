@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tstatic import target
+from tstatic.devices.after_caller import AfterTheCaller
 from tstatic.devices.base import (
     Array,
     ArraysByName,
@@ -120,6 +121,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
     """
 
     compute_streams = 1
+    gives_tensors = True
 
     def __init__(self, index: int = 0, place: str = "", cuda: Any = None) -> None:
         super().__init__("gpu" if not index else f"gpu:{index}", place or f"cuda:{index}", generated=cuda is None)
@@ -148,12 +150,24 @@ class CudaDevice(QueuedDevice, TorchDevice):
         self.cuda.init()
         self.target = target.of_properties(self.cuda.get_device_properties(self.index))
 
-    def _current(self) -> Any:
+    def current(self) -> Any:
         return self.cuda.current_stream(self.index)
 
     def _tensor(self, value: Any) -> Any:
         """Returns a tensor of an array: of the device, or of the host without a copy."""
         return value.tensor if isinstance(value, TorchArray) else self.wrap(np.asarray(value)).tensor
+
+    def accept(self, value: Any) -> TorchArray | None:
+        if not isinstance(value, self.torch.Tensor):
+            where = getattr(value, "__dlpack_device__", None)
+            # kDLCUDA of dlpack.h.
+            if where is None or where() != (2, self.index):
+                return None
+            value = self.torch.from_dlpack(value)
+        strided = value.layout == self.torch.strided and not value.is_meta
+        if not strided or value.device != self.torch.device(self.place) or not self.knows(value.dtype):
+            return None
+        return TorchArray(self, value.detach())
 
     # ------------------------------------------------------------------------------------------------------------ memory
     def _pinned(self, nbytes: int, purpose: str) -> Memory:
@@ -168,7 +182,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
             # caller goes on.
             self.synchronize()
             work()
-            self._current().synchronize()
+            self.current().synchronize()
             return
         assert isinstance(stream, CudaStream)
         if self._mine.inside is stream:
@@ -230,7 +244,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
     def stream(self, collective: bool = False) -> CudaStream:
         made = CudaStream(self.cuda.Stream(self.index))
         # torch hands out memory that work in its current stream may still use: it orders that stream alone.
-        made.queue.wait_stream(self._current())
+        made.queue.wait_stream(self.current())
         return made
 
     def streams(self, replica: int = 0) -> StreamSet:
@@ -270,6 +284,21 @@ class CudaDevice(QueuedDevice, TorchDevice):
             # No op: CUDA tells of an error at some later call, so whose it was cannot be known here.
             raise QueuedWorkError(None) from error
 
+    def finish(self, event: Event) -> None:
+        assert isinstance(event, CudaEvent)
+        try:
+            event.mark.synchronize()
+        except RuntimeError as error:
+            raise QueuedWorkError(None) from error
+
+    def reached(self, event: Event) -> bool:
+        assert isinstance(event, CudaEvent)
+        try:
+            return bool(event.mark.query())
+        except RuntimeError:
+            # An error of the work, which whoever waits for it is told.
+            return True
+
     def elapsed(self, start: Event, stop: Event) -> float:
         assert isinstance(start, CudaEvent)
         assert isinstance(stop, CudaEvent)
@@ -303,9 +332,9 @@ class CudaDevice(QueuedDevice, TorchDevice):
         self, threads: int, streams: Sequence[StreamSet] = ()
     ) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
         made = super().settings(threads)
-        return lambda launches: _AfterTheCaller(self, streams, None if launches else made(False))
+        return lambda launches: AfterTheCaller(self, streams, None if launches else made(False))
 
-    def _check_not_capturing(self) -> None:
+    def check_not_capturing(self) -> None:
         """Refuses a run inside of a capture of the caller's own.
 
         Raises:
@@ -361,6 +390,13 @@ class CudaDevice(QueuedDevice, TorchDevice):
     def copy_unless(self, skip: TorchArray, destination: TorchArray, source: TorchArray, stream: Stream) -> None:
         to, of, flag = destination.tensor, source.tensor, skip.tensor.view(())
         self._put(stream, lambda: self.torch.where(flag, to, of, out=to))
+
+    def count_unless(self, skip: TorchArray | None, counter: TorchArray, stream: Stream) -> None:
+        number = counter.tensor
+        if skip is None:
+            self._put(stream, lambda: number.add_(1))
+        else:
+            self._put(stream, lambda: number.add_(skip.tensor.logical_not()))
 
     def bind_reference(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
@@ -509,52 +545,6 @@ class CudaDevice(QueuedDevice, TorchDevice):
 
         self._put(stream, count)
         return counts
-
-
-class _AfterTheCaller:
-    """The block of a run: behind what the caller's stream has to do, and what the caller does next behind the run.
-
-    Args:
-        device: The device.
-        sets: The streams of the sessions that run.
-        settings: The block of torch's settings; ``None`` where nothing is asked of torch but to launch a graph.
-    """
-
-    def __init__(
-        self,
-        device: CudaDevice,
-        sets: Sequence[StreamSet],
-        settings: contextlib.AbstractContextManager[None] | None,
-    ) -> None:
-        self._device, self._sets, self._settings = device, sets, settings
-
-    def __enter__(self) -> None:
-        device = self._device
-        # A forked child has no GPU: whoever enters torch's settings is told so there.
-        device.check_process()
-        device._check_not_capturing()
-        for one in self._sets:
-            # Another thread may run a session of the same set, whose streams must not get into a graph that this one captures.
-            one.turn.__enter__()
-        if self._settings is not None:
-            self._settings.__enter__()
-        current = device._current()
-        for queue in self._queues():
-            queue.wait_stream(current)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            current = self._device._current()
-            for queue in self._queues():
-                current.wait_stream(queue)
-        finally:
-            if self._settings is not None:
-                self._settings.__exit__(kind, error, trace)
-            for one in reversed(self._sets):
-                one.turn.__exit__(kind, error, trace)
-
-    def _queues(self) -> dict[Any, None]:
-        return {one.queue: None for made in self._sets for one in made.streams}  # type: ignore[attr-defined]
 
 
 def _calls_of(step: BoundStep) -> list[Call]:

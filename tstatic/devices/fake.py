@@ -9,6 +9,7 @@ the later of the two times. So an event's time depends on the program alone, not
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import threading
@@ -221,6 +222,29 @@ class FakeDevice(QueuedDevice):
         self._late.run(wanted)
         self._host.now = max([self._now, *(s.clock for s in wanted)])
 
+    def finish(self, event: Event) -> None:
+        assert isinstance(event, FakeEvent)
+        self._outside("the host waited for an event")
+        mark = event.mark
+        if mark is not None:
+            self._late.run([mark.stream], mark)
+            self._host.now = max(self._now, mark.time)
+            # A real device does not stop there.
+            if mark.stream.random.random() < 0.5:
+                self._run_on(mark.stream)
+
+    def reached(self, event: Event) -> bool:
+        assert isinstance(event, FakeEvent)
+        mark = event.mark
+        if mark is not None and not mark.done and mark.stream.random.random() < 0.5:
+            self._run_on(mark.stream)
+        return mark is None or mark.done
+
+    def _run_on(self, stream: FakeStream) -> None:
+        """Runs what a stream has; whoever waits for it later is told of errors."""
+        with contextlib.suppress(QueuedWorkError):
+            self._late.run([stream])
+
     @property
     def _now(self) -> float:
         now: float = getattr(self._host, "now", 0.0)
@@ -346,6 +370,15 @@ class FakeDevice(QueuedDevice):
     def copy_unless(self, skip: FakeArray, destination: FakeArray, source: FakeArray, stream: Stream) -> None:
         to, of = destination._inside, source._inside
         self._put(stream, lambda: None if skip._inside.item() else np.copyto(to, of))
+
+    def count_unless(self, skip: FakeArray | None, counter: FakeArray, stream: Stream) -> None:
+        number = counter._inside
+        stopped = np.zeros(1, np.bool_) if skip is None else skip._inside
+
+        def count() -> None:
+            np.add(number, ~stopped, out=number)
+
+        self._put(stream, count)
 
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream

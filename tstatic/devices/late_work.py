@@ -49,8 +49,10 @@ class LateWork:
                 self._queued.discard(stream)
             self._turn.notify_all()
 
-    def run(self, wanted: Sequence[FakeStream]) -> None:
+    def run(self, wanted: Sequence[FakeStream], until: Mark | None = None) -> None:
         """Runs items until the wanted streams are empty, and of other streams only items that these wait for: the rest is late.
+
+        With ``until``, the wanted stream is that of the mark, and nothing behind it is needed.
 
         Of the streams that can continue, the one with the highest drawn rank does. Its rank is redrawn after each item or,
         in most runs, only sometimes: then one stream runs far ahead of the others, or far behind. Uniform draws alone find
@@ -60,8 +62,8 @@ class LateWork:
         # Two runs in three redraw a rank once in ten items: long runs of one stream find what even mixing does not.
         anew = wanted[0].random.choice((0.1, 0.1, 1.0)) if wanted else 0.0
         with self._turn:
-            needed: Mapping[FakeStream, Mark | None] = _needed(wanted)
-        while (taken := self._next(wanted, needed, ranks, anew)) is not None:
+            needed: Mapping[FakeStream, Mark | None] = _needed(wanted, until)
+        while (taken := self._next(wanted, until, needed, ranks, anew)) is not None:
             stream, item, needed = taken
             error = None if item.waits_for is None else item.waits_for.error
             reached = 0.0 if item.waits_for is None else item.waits_for.time
@@ -91,6 +93,7 @@ class LateWork:
     def _next(
         self,
         wanted: Sequence[FakeStream],
+        until: Mark | None,
         needed: Mapping[FakeStream, Mark | None],
         ranks: dict[FakeStream, float],
         anew: float,
@@ -102,6 +105,10 @@ class LateWork:
         """
         with self._turn:
             while True:
+                if until is not None and until.done:
+                    if until.error is not None:
+                        raise until.error
+                    return None
                 # First: a stream whose work failed has been emptied, and would count as done.
                 failed = next((s.error for s in wanted if s.error is not None), None)
                 if failed is not None:
@@ -115,7 +122,7 @@ class LateWork:
                 # If another thread runs an item, that may make a stream ready; otherwise nothing ever will.
                 if not any(s.busy for s in needed):
                     # Another thread may have queued work meanwhile that waits for streams which were empty before.
-                    again = _needed(wanted)
+                    again = _needed(wanted, until)
                     if again != needed:
                         needed = again
                         continue
@@ -139,9 +146,9 @@ class LateWork:
             return stream, item, needed
 
 
-def _needed(wanted: Sequence[FakeStream]) -> dict[FakeStream, Mark | None]:
+def _needed(wanted: Sequence[FakeStream], until: Mark | None) -> dict[FakeStream, Mark | None]:
     """Returns the wanted streams, and those that they wait for, directly or indirectly, with the last event that they need."""
-    found: dict[FakeStream, Mark | None] = dict.fromkeys(wanted)
+    found: dict[FakeStream, Mark | None] = dict.fromkeys(wanted, until)
     open_ = list(found.items())
     while open_:
         stream, last = open_.pop()

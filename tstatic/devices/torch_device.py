@@ -134,6 +134,15 @@ class TorchArray(DeviceArray):
         self.size = tensor.numel()
         self.nbytes = self.size * self.dtype.itemsize
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """Returns torch's capsule of the tensor."""
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns DLPack's number of the device."""
+        kind, index = self.tensor.__dlpack_device__()
+        return int(kind), index
+
     def free(self) -> None:
         """Drops the memory of a block."""
         assert self.block is not None
@@ -183,6 +192,10 @@ class TorchDevice(ImmediateDevice):
     def numpy_dtype(self, kind: Any) -> np.dtype[Any]:
         """Returns numpy's dtype of torch's."""
         return self._numpy[kind]
+
+    def knows(self, kind: Any) -> bool:
+        """Returns whether numpy has a dtype of torch's."""
+        return kind in self._numpy
 
     def torch_dtype(self, dtype: np.dtype[Any]) -> Any:
         """Returns torch's dtype of numpy's."""

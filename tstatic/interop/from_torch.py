@@ -42,7 +42,8 @@ from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, int64
 from tstatic.ops.elementwise._mixed import cast_to
 from tstatic.ops.shape.sequence import shape as shape_of
-from tstatic.runtime.scope import Scope, assign, global_scope
+from tstatic.runtime.assign import assign
+from tstatic.runtime.scope import Scope, global_scope
 from tstatic.where import show
 
 

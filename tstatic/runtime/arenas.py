@@ -24,6 +24,9 @@ class User(Protocol):
 
     streams: list[Stream]
 
+    def settle(self) -> None:
+        """Waits for the runs that it left in flight."""
+
     def drop(self) -> None:
         """Frees everything bound to the memory."""
 
@@ -161,6 +164,9 @@ class Arenas:
 
     def enter(self, user: User) -> None:
         """Begins a run: work that an interrupted run of another session left in its streams ends first."""
+        if self.unfinished is not None and self.unfinished is not user:
+            self.unfinished.settle()
+        # What is unfinished still was interrupted.
         other = self.unfinished
         if other is not None and other is not user:
             # Discarded before they are awaited, or the wait would run work that nobody wants any more.

@@ -95,7 +95,11 @@ class Binding:
         recorded: Those calls with marks, for a profiler.
         feeds: Name and array of each feed; ``open_feeds``: names of those whose first size each run decides.
         staged: Sends feeds to a device whose work runs late; ``None`` elsewhere.
+        staged_numbers: Sends what random numbers depend on, likewise.
         fetched: Brings fetched values with the one wait of a run, if the update is queued before the host knows of anything.
+        bad: A truth value in device memory that keeps an update from changing anything; ``None`` if nothing is checked there.
+        targets: Variable -> its storage, of those that are committed.
+        pending: What the last run committed.
         own_bytes: Bytes of arrays that only steps have.
         layout: The scope's layout that it was bound to.
 
@@ -141,7 +145,14 @@ class Binding:
         self.open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
         self.numbers = self.arrays.get(RNG)
         self.staged = StagedFeeds(device, self.feeds, setting.streams[0]) if device.deferred else None
+        self.staged_numbers = (
+            None if self.staged is None or self.numbers is None
+            else StagedFeeds(device, [("numbers", self.numbers)], setting.streams[0])
+        )  # fmt: skip
         self.fetched = self._fetched()
+        self.bad = self.checks.bad if self.undecided and self.checks is not None else None
+        self.targets: dict[str, Array] = {}
+        self.pending: list[tuple[str, Array, Array | None]] = []
         # Last: binding itself moves values, which must not make the plan stale.
         self.layout = scope.layout
 
@@ -322,6 +333,8 @@ class Binding:
         """
         if self.staged is not None:
             self.staged.free()
+        if self.staged_numbers is not None:
+            self.staged_numbers.free()
         if self.fetched is not None:
             self.fetched.free()
         if self.checks is not None:

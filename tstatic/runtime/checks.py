@@ -13,7 +13,7 @@ import numpy as np
 
 from tstatic.devices import Array, Device
 from tstatic.devices.base import ALIGNED, Memory
-from tstatic.devices.step import BoundStep, Stream
+from tstatic.devices.step import BoundStep, HostArray, Stream
 from tstatic.errors import FeedError, IndexRangeError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
@@ -52,13 +52,15 @@ class _Check:
     Attributes:
         op: That op.
         limits: What the values must stay within.
-        kept: The values as they were given.
+        source: The values.
+        kept: The values as they were given: the source itself, if no step overwrites it.
         safe: The values that the ops read.
         wrong: One word: the number of bad values.
     """
 
     op: FrozenOp
     limits: Limits
+    source: Array
     kept: Array
     safe: Array
     wrong: Array
@@ -85,6 +87,7 @@ class LateChecks:
         self._lasting = frozenset(lasting)
         self._checks: dict[tuple[str, Limits], _Check] = {}
         self._memory: list[Memory] = []
+        self._seen: list[HostArray] = []
         # At most as many: values that several ops read in the same way share a check.
         most = sum(len(list(_entries(op))) for op in ops)
         self.words: Array | None = None
@@ -93,10 +96,10 @@ class LateChecks:
             meta = Meta((most,), int64)
             behind = -(-meta.nbytes // ALIGNED) * ALIGNED
             memory = device.allocate(behind + ALIGNED, purpose="error words")
-            pinned = device.allocate(meta.nbytes, "pinned", "error words")
-            self._memory = [memory, pinned]
+            self._memory = [memory]
             self.bad = device.view(memory, behind, Meta((1,), bool_))
-            self.words, self._seen = device.view(memory, 0, meta), device.view(pinned, 0, meta)
+            self.words = device.view(memory, 0, meta)
+            self._add_slot()
 
     def __bool__(self) -> bool:
         return bool(self._checks)
@@ -142,7 +145,7 @@ class LateChecks:
                 # Numbered in the program's order: the first word that is not 0 is the error that a device which stops at it would
                 # raise.
                 word = device.slice(self.words, len(self._checks), (1,))
-                found = _Check(op, limits, kept, device.empty(array.shape, array.dtype), word)
+                found = _Check(op, limits, array, kept, device.empty(array.shape, array.dtype), word)
                 self._checks[value, limits] = found
                 calls += device.limit(array, limits, found.kept, found.safe, word, stream)
                 written += [device.span(one) for one in (found.safe, word)]
@@ -160,17 +163,40 @@ class LateChecks:
             return []
         found = self._device.any_nonzero(self.words, self.bad, stream)
         # The copy goes to pinned memory, so that it needs no wait of its own: the host reads it when it waits for the results.
-        return [*found, self._device.copying(self._seen, self.words, stream)]
+        return [*found, self._device.copying(self._seen[0], self.words, stream)]
 
-    def error(self, runs: int) -> IndexRangeError | FeedError | None:
+    def _add_slot(self) -> None:
+        assert self.words is not None
+        pinned = self._device.allocate(self.words.nbytes, "pinned", "error words")
+        self._memory.append(pinned)
+        self._seen.append(self._device.view(pinned, 0, Meta(self.words.shape, int64)))
+
+    def send(self, slot: int, stream: Stream) -> None:
+        """Queues a copy of the words into a slot behind the first, where the next run does not overwrite them."""
+        if self._checks:
+            while len(self._seen) <= slot:
+                self._add_slot()
+            self._device.copy(self._seen[slot], self.words, stream)
+
+    @property
+    def only_lasting(self) -> bool:
+        """Whether all positions are those that the run is fed, or constants."""
+        return all(check.kept is check.source for check in self._checks.values())
+
+    def refuses(self, slot: int = 0) -> bool:
+        """Returns whether a word in a slot is bad; the words must be on the host."""
+        return bool(self._checks) and bool(self._seen[slot].any())
+
+    def error(self, runs: int, slot: int = 0) -> IndexRangeError | FeedError | None:
         """Returns the error of the first bad word, with the op and the line that built it; the words must be on the host.
 
         Args:
             runs: How many runs of the program came before.
+            slot: Where the words are.
         """
-        bad = np.flatnonzero(self._seen) if self._checks else np.empty(0)
-        if not bad.size:
+        if not self.refuses(slot):
             return None
+        bad = np.flatnonzero(self._seen[slot])
         check = list(self._checks.values())[int(bad[0])]
         try:
             check.limits.check(self._device.to_host(check.kept))
@@ -184,7 +210,7 @@ class LateChecks:
         """Frees the words."""
         for memory in self._memory:
             self._device.free(memory)
-        self._memory, self._checks, self.words, self.bad = [], {}, None, None
+        self._memory, self._checks, self._seen, self.words, self.bad = [], {}, [], None, None
 
 
 def _entries(op: FrozenOp) -> Iterator[Entry]:
@@ -221,7 +247,7 @@ def may_ask_words(plan: Plan, checks: LateChecks | None) -> bool:
         deaf = checks.words is not None and generated is not None and not generated.asks
         if step.region == "update" and (definition.random or deaf):
             return False
-    return bool(plan.commits) or any(step.region == "update" for step in plan.steps)
+    return bool(plan.steps)
 
 
 def before_kernel(

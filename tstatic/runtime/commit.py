@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tstatic.devices import Array
-from tstatic.errors import FeedError, IndexRangeError
 from tstatic.runtime.binding import Binding, Setting
-from tstatic.runtime.fetch import StagedFetches
 
 Pending = list[tuple[str, Array, Array | None]]
 """Variable, value, and new storage if the old one does not fit."""
@@ -38,46 +36,39 @@ class Commit:
             source = binding.arrays[value]
             old = self._setting.scope.array(var)
             fits = old is not None and old.shape == source.shape and old.dtype == source.dtype
+            if old is not None:
+                binding.targets[var] = old
             done.append((var, source, None if fits else self._setting.device.empty(source.shape, source.dtype)))
         return done
 
-    def write(
-        self, pending: Pending, binding: Binding, runs: int = 0, fetched: StagedFetches | None = None
-    ) -> IndexRangeError | FeedError | None:
-        """Copies values to their variables, after the updates; new storage is published once the device has written it.
+    def queue(self, pending: Pending, binding: Binding) -> None:
+        """Queues copies of values to their variables, behind the updates; where a check failed, they change nothing."""
+        device, stream = self._setting.device, self._setting.streams[0]
+        for var, source, fresh in pending:
+            target = binding.targets[var] if fresh is None else fresh
+            # New storage needs no question: it is published only if no check failed.
+            if binding.bad is not None and fresh is None:
+                device.copy_unless(binding.bad, target, source, stream)
+            else:
+                device.copy(target, source, stream)
 
-        Args:
-            pending: What :meth:`pending` said.
-            binding: What the plan is bound to.
-            runs: How many runs came before, where the update was queued before the host knew of its checks.
-            fetched: What is fetched behind the updates: it arrives with the same wait.
+    def publish(self, pending: Pending) -> None:
+        """Gives variables their new storage, once the device has written it: whoever reads one next must find values."""
+        for var, _, fresh in pending:
+            if fresh is not None:
+                self._setting.scope.publish(var, fresh)
 
-        Returns:
-            The error that a check found; then no variable was changed.
+    def write(self, pending: Pending, binding: Binding) -> None:
+        """Copies values to their variables, waits for the copies, and publishes new storage.
 
         Raises:
             QueuedWorkError: If work failed that was queued before.
         """
-        setting = self._setting
-        device, scope, stream = setting.device, setting.scope, setting.streams[0]
-        asked = binding.checks if binding.undecided else None
         # All copies are queued before the host waits, once for all of them.
-        for var, source, fresh in pending:
-            target = scope.array(var) if fresh is None else fresh
-            assert target is not None
-            # New storage needs no question: it is published only if no check failed.
-            if asked is not None and asked.bad is not None and fresh is None:
-                device.copy_unless(asked.bad, target, source, stream)
-            else:
-                device.copy(target, source, stream)
-        if fetched is not None:
-            fetched.send()
-        if device.deferred:
-            for function, args in setting.waiting():
+        if pending:
+            self.queue(pending, binding)
+        if self._setting.device.deferred:
+            for function, args in self._setting.waiting():
                 function(*args)
-        found = asked.error(runs) if asked is not None else None
-        # Behind the wait: whoever reads the variable next must find values, and none of a run that failed.
-        for var, _, fresh in pending if found is None else ():
-            if fresh is not None:
-                scope.publish(var, fresh)
-        return found
+        if pending:
+            self.publish(pending)

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.devices.base import Array, Device
+from tstatic.devices.base import Array, Device, DeviceArray, Memory
 from tstatic.devices.step import Stream
 from tstatic.errors import FeedError, FeedTypeError, TstaticError, near, reason, shown
 from tstatic.ir.program import Program, Variable
+from tstatic.ir.recording import Call
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, has_mask, numel
 from tstatic.logs import warn_once
 from tstatic.plan.plan import Plan
@@ -274,13 +275,14 @@ def _spell(shape: tuple[int, ...]) -> str:
     return str(list(shape))
 
 
-def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
+def read_feed(program: Program, feed: Any, used: frozenset[str], device: Device | None = None) -> Arrays:
     """Returns the arrays that this run needs, checked.
 
     Args:
         program: The program to run.
         feed: The user's ``feed``.
         used: Names that the program's ops read or that are fetched; other values are dropped unless they are persistable.
+        device: The device of the run: what lies in its memory stays there.
 
     Raises:
         FeedError: If a value is bad, or a name is unknown to the program while a declared input is missing.
@@ -307,7 +309,9 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
                 f"feed has '{name}', which is not a variable of the program; it is ignored. {near(name, block.vars)}",
             )
             continue
-        array = to_array(value, var)
+        array = None if device is None else _on_device(value, var, device)
+        if array is None:
+            array = to_array(value, var)
         # What is fed for a persistable variable stays in the scope, whether an operator reads it or not.
         if name in used or var.persistable:
             done[name] = check_array(array, var)
@@ -315,6 +319,17 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
             offsets = offsets_of(value, len(array) if array.ndim else 1, var, given)
             done.update((n, level) for n, level in offsets.items() if n in used)
     return done
+
+
+def _on_device(value: Any, var: Variable, device: Device) -> Any:
+    """Returns a fed value as an array of the device, without a copy; ``None`` if it is not one, or the host has to look at it."""
+    if type(value) is np.ndarray or not is_foreign(value) or var.lod or not var.is_data or var.persistable:
+        return None
+    try:
+        return device.accept(value)
+    except Exception:
+        # Whatever its methods raise: what reads it on the host says so.
+        return None
 
 
 def uninitialised(plan: Plan, var: str) -> FeedError:
@@ -333,7 +348,7 @@ def uninitialised(plan: Plan, var: str) -> FeedError:
 
 
 class StagedFeeds:
-    """Pinned memory for the feeds of a device that copies while the host continues.
+    """A ring of pinned memory for what runs give to a device that copies while the host continues.
 
     Args:
         device: The device.
@@ -342,18 +357,57 @@ class StagedFeeds:
     """
 
     def __init__(self, device: Device, feeds: Sequence[tuple[str, Array]], stream: Stream) -> None:
-        self._device, self._feeds = device, feeds
-        self._memory, self._staged = pinned_slots(device, [slot for _, slot in feeds], "staged feeds")
-        self._copies = [device.copying(slot, one, stream) for (_, slot), one in zip(feeds, self._staged, strict=True)]
+        self._device, self._feeds, self._stream = device, list(feeds), stream
+        self._memory: list[Memory] = []
+        self._slots: list[list[tuple[str, np.ndarray[Any, Any], Call]]] = []
+        # The caller's arrays, by slot and name.
+        self._given: dict[int, dict[str, DeviceArray]] = {}
+        self._add_slot()
 
-    def send(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Copies values to the device; the pinned memory may be written because all earlier copies are done."""
-        for (name, _), staged, (function, args) in zip(self._feeds, self._staged, self._copies, strict=True):
-            np.copyto(staged, values[name])
-            function(*args)
+    def _add_slot(self) -> None:
+        memory, staged = pinned_slots(self._device, [array for _, array in self._feeds], "staged feeds")
+        self._memory.append(memory)
+        self._slots.append([
+            (name, one, self._device.copying(array, one, self._stream))
+            for (name, array), one in zip(self._feeds, staged, strict=True)
+        ])  # fmt: skip
+
+    def send(self, values: Mapping[str, Any], slot: int = 0) -> None:
+        """Copies values to the device.
+
+        Args:
+            values: The values; one for each array.
+            slot: The slot that they pass through, which may be written because its earlier copies are done.
+        """
+        while len(self._slots) <= slot:
+            self._add_slot()
+        self._given[slot] = {}
+        for at, (name, staged, (function, args)) in enumerate(self._slots[slot]):
+            value = values[name]
+            if isinstance(value, DeviceArray):
+                # Within the device's memory; the caller's stream is waited for, and waits for this.
+                self._given[slot][name] = value
+                self._device.copy(self._feeds[at][1], value, self._stream)
+            else:
+                np.copyto(staged, value)
+                function(*args)
+
+    def resend(self, slot: int) -> None:
+        """Copies once more what a slot was given."""
+        for (name, _, (function, args)), (_, array) in zip(self._slots[slot], self._feeds, strict=True):
+            if name in self._given[slot]:
+                self._device.copy(array, self._given[slot][name], self._stream)
+            else:
+                function(*args)
+
+    def forget(self, slot: int) -> None:
+        """Drops the caller's arrays that a slot was given."""
+        self._given.pop(slot, None)
 
     def free(self) -> None:
         """Frees the memory."""
         # The views first: memory must not be freed under them.
-        self._staged, self._copies = [], []
-        self._device.free(self._memory)
+        self._slots, self._given = [], {}
+        for memory in self._memory:
+            self._device.free(memory)
+        self._memory = []

@@ -29,7 +29,7 @@ def pinned_slots(device: Device, arrays: Sequence[Array], purpose: str) -> tuple
 
 
 class StagedFetches:
-    """Pinned memory for the values that a plan fetches; copies into it are queued like any work.
+    """A ring of pinned memory for the values that a plan fetches; copies into it are queued like any work.
 
     Args:
         device: The device.
@@ -41,28 +41,38 @@ class StagedFetches:
     """
 
     def __init__(self, device: Device, arrays: Iterable[Array], stream: Stream) -> None:
-        self._device = device
+        self._device, self._stream = device, stream
         self._arrays = list(arrays)
-        self._memory: Memory | None = None
-        self._slots: list[np.ndarray[Any, Any]] = []
-        self._copies: list[Call] = []
+        self._memory: list[Memory] = []
+        self._slots: list[list[tuple[np.ndarray[Any, Any], Call]]] = []
         self.fits = sum(a.nbytes for a in self._arrays) <= MOST_PINNED
-        if self.fits and self._arrays:
-            self._memory, self._slots = pinned_slots(device, self._arrays, "fetched values")
-            self._copies = [device.copying(s, a, stream) for s, a in zip(self._slots, self._arrays, strict=True)]
+        if self.fits:
+            self._add_slot()
 
-    def send(self) -> None:
-        """Queues the copies."""
-        for function, args in self._copies:
+    def _add_slot(self) -> None:
+        if not self._arrays:
+            self._slots.append([])
+            return
+        memory, slots = pinned_slots(self._device, self._arrays, "fetched values")
+        self._memory.append(memory)
+        copying = self._device.copying
+        self._slots.append([(s, copying(s, a, self._stream)) for s, a in zip(slots, self._arrays, strict=True)])
+
+    def send(self, slot: int = 0) -> None:
+        """Queues the copies into a slot, whose earlier values were taken."""
+        while len(self._slots) <= slot:
+            self._add_slot()
+        for _, (function, args) in self._slots[slot]:
             function(*args)
 
-    def take(self, places: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Copies to the places what arrived; the stream must have been waited for."""
-        for place, slot in zip(places, self._slots, strict=True):
-            np.copyto(place, slot)
+    def take(self, places: Sequence[np.ndarray[Any, Any]], slot: int = 0) -> None:
+        """Copies to the places what arrived in a slot; its copies must have been waited for."""
+        for place, (staged, _) in zip(places, self._slots[slot], strict=True):
+            np.copyto(place, staged)
 
     def free(self) -> None:
         """Frees the pinned memory."""
-        if self._memory is not None:
-            self._device.free(self._memory)
-        self._memory, self._slots, self._copies = None, [], []
+        self._slots = []
+        for memory in self._memory:
+            self._device.free(memory)
+        self._memory = []

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.devices import read
 from tstatic.errors import FeedError
 from tstatic.ir.program import Program, Variable
 from tstatic.runtime.scope import LoDTensor, divides, tensor_of
@@ -143,6 +144,6 @@ def with_lod(values: Sequence[Array], lods: Sequence[Sequence[str]]) -> list[LoD
     tensors = []
     for value, lod in zip(values, lods, strict=False):
         tensor = tensor_of(value)
-        tensor.set_lod([next(offsets).tolist() for _ in lod])
+        tensor.set_lod([read(next(offsets)).tolist() for _ in lod])
         tensors.append(tensor)
     return tensors

@@ -82,6 +82,8 @@ def get_rng_state(device: Any = None) -> list[RandomState]:
         >>> bool((exe.run(fetch_list=[x])[0] == first).all())
         True
     """
+    # Steps in flight count, too.
+    global_scope().in_flight.settle()
     return [RandomState(current(0), dict(global_scope().runs), _epoch, generator().bit_generator.state, _PROCESS)]
 
 
@@ -104,6 +106,7 @@ def set_rng_state(state_list: Sequence[RandomState], device: Any = None) -> None
             continue
         # Programs with a seed of their own count on through all epochs.
         runs = {uid: (_epoch if begun == state.epoch else begun, count) for uid, (begun, count) in state.runs.items()}
+        global_scope().in_flight.settle()
         present = global_scope().runs
         for uid in present.keys() - runs.keys():
             del present[uid]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import operator
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device, owner_of, read
+from tstatic.devices.base import DeviceArray
 from tstatic.errors import DTypeError, FeedError, ProgramTypeError, shown
 from tstatic.guards import Guarded
 from tstatic.ir.checks import check_type
@@ -21,6 +20,7 @@ from tstatic.ir.types import DType, dtype_of, plain
 from tstatic.locks import rlock
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.runtime.dlpack import capsule_of
+from tstatic.runtime.in_flight import InFlight
 from tstatic.shortage import out_of_memory
 
 
@@ -71,11 +71,18 @@ class LoDTensor:
 
     @property
     def array(self) -> Array | None:
-        """The storage itself, on any device, or ``None`` before it is set."""
+        """The storage itself, on any device, or ``None`` before it is set; what was queued for it is done."""
+        self._settle()
         return self._array
+
+    def _settle(self) -> None:
+        """Waits for steps in flight that may write the value."""
+        if self._scope is not None:
+            self._scope.in_flight.settle()
 
     def hold(self, array: Array) -> None:
         """Makes ``array`` the storage."""
+        self._settle()
         # Plans are notified before and after: an exception in between must not leave one bound to the old storage.
         if self._scope is not None:
             self._scope._layout_changed()
@@ -87,6 +94,7 @@ class LoDTensor:
 
     def _write(self, array: np.ndarray[Any, Any]) -> None:
         """Copies a value into the storage, or makes a copy the new storage if shape or dtype differ."""
+        self._settle()
         if self._array is not None and self._array.shape == array.shape and self._array.dtype == array.dtype:
             if self._scope is not None:
                 self._scope.bump_version()
@@ -100,7 +108,7 @@ class LoDTensor:
 
     def _move_to(self, flat: Flat, offset: int) -> None:
         """Makes the storage a view of a flat buffer, with the same value; the caller reports the change of layout."""
-        old = self._array
+        old = self.array
         assert old is not None
         device = owner_of(flat.array)
         view = device.slice(flat.array, offset, old.shape)
@@ -109,7 +117,7 @@ class LoDTensor:
 
     def _move(self, device: Device) -> None:
         """Moves the storage to a device, with the same value; a torn value stays torn."""
-        old = self._array
+        old = self.array
         assert old is not None
         fresh = device.empty(old.shape, old.dtype)
         device.from_host(fresh, read(old))  # before the switch, likewise
@@ -150,7 +158,7 @@ class LoDTensor:
                 received="an empty tensor",
                 fix="run the startup program, or call set(array, place)",
             )
-        values = read(self._array)
+        values = read(self.array)
         if dtype is not None and values.dtype != dtype:
             return values.astype(dtype)
         # numpy's protocol: `copy=False` raises where only a copy can be given.
@@ -168,12 +176,27 @@ class LoDTensor:
             **options: Those of numpy's arrays.
 
         """
+        array = self.array
+        if isinstance(array, DeviceArray) and array.owner.gives_tensors:
+            return self._own(array).__dlpack__(**options)  # type: ignore[attr-defined]
         values = self.__array__(copy=None if self._scope is not None else False)
         return capsule_of(values, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Returns DLPack's number of the CPU, ``(1, 0)``: values of other devices are copied to it."""
+        """Returns DLPack's kind and number of the device: of a GPU its own, else of the CPU, ``(1, 0)``."""
+        array = self._array
+        if isinstance(array, DeviceArray) and array.owner.gives_tensors:
+            found: tuple[int, int] = array.__dlpack_device__()  # type: ignore[attr-defined]
+            return found
         return 1, 0
+
+    def _own(self, array: DeviceArray) -> DeviceArray:
+        """Returns an array of a device that no step writes."""
+        if self._scope is None:
+            return array
+        copied: DeviceArray = array.owner.empty(array.shape, array.dtype)
+        array.owner.copy(copied, array)
+        return copied
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Returns a copy of the value."""
@@ -220,7 +243,7 @@ class LoDTensor:
         if self._array is None:
             return "LoDTensor(empty)"
         lod = f", lod={self._lod}" if self._lod else ""
-        return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)}{lod})\n{read(self._array)!r}"
+        return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)}{lod})\n{read(self.array)!r}"
 
 
 def _levels(given: Any, arg: str, function: str) -> list[list[int]]:
@@ -294,6 +317,7 @@ class Scope:
         layout: A number that changes whenever a value gets other storage, so that bound plans bind anew.
         runs: Program uid -> (seed epoch, number of runs), the counter behind random numbers.
         replicas: Scopes of the replicas after the first, with copies of the variables that each replica needs.
+        in_flight: The steps that were queued on this scope, its parents and children, and not waited for.
         torn: Tensors of this scope, its parents and children that may be half written, and what was interrupted.
 
     Example:
@@ -312,6 +336,7 @@ class Scope:
         self.lock = rlock()
         # One dict for a tree of scopes: a child's program writes the parent's variables.
         self.torn: dict[LoDTensor, str] = {} if parent is None else parent.torn
+        self.in_flight: InFlight = InFlight() if parent is None else parent.in_flight
         self.replicas: list[ReplicaScope] = []
         self._writes = 0
         self._vars: dict[str, ScopeVar] = {}
@@ -377,7 +402,7 @@ class Scope:
     def array(self, name: str) -> Array | None:
         """Returns the storage of a variable, on any device, or ``None``."""
         found = self.find_var(name)
-        return None if found is None else found._tensor._array
+        return None if found is None else found._tensor.array
 
     def _value(self, name: str) -> np.ndarray[Any, Any] | None:
         """Returns the value of a variable for reading: its storage if the host can read that, else a copy; or ``None``."""
@@ -556,41 +581,3 @@ def dtype_check(name: str, expected: DType, received: DType) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- several values
-
-
-def assign(scope: Scope, values: Mapping[str, Array], runs: Mapping[int, tuple[int, int]] | None = None) -> None:
-    """Writes all values, or none if an exception interrupts the call, including Ctrl-C and what a signal handler raises.
-
-    A value of the variable's shape and dtype is copied into its storage; any other array becomes its new storage.
-
-    Args:
-        scope: Where the variables are, or in a parent of it; new ones are made here.
-        values: Arrays by name; the caller must not use them afterwards.
-        runs: Run counts by program, written at the same point.
-    """
-    with scope.lock:
-        steps: list[tuple[Any, ...]] = [
-            (operator.setitem, scope.runs, uid, count) for uid, count in (runs or {}).items()
-        ]
-        for name, array in values.items():
-            found = scope.find_var(name)
-            old = None if found is None else found.get_tensor().array
-            if found is None:
-                var = ScopeVar(name, scope)
-                var.get_tensor().hold(array)
-                steps.append((operator.setitem, scope._vars, name, var))
-            elif old is not None and old.shape == array.shape and old.dtype == array.dtype:
-                found.scope.bump_version()
-                function, args = owner_of(old).assigning(old, array)
-                steps.append((function, *args))
-            else:
-                # Before the write: plans bound to the old storage must bind anew if the new one is installed.
-                found.scope._layout_changed()
-                steps.append((setattr, found.get_tensor(), "_array", array))
-                steps.append((setattr, found.get_tensor(), "flat", None))
-            if found is not None:
-                # A variable that was half written is complete again.
-                steps.append((found.scope.torn.pop, found.get_tensor(), None))
-        # One call that runs C functions only: Python handles signals, and exceptions from other threads, only between its own
-        # instructions, so before the first of these writes or after the last.
-        deque(itertools.starmap(operator.call, steps), maxlen=0)

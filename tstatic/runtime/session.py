@@ -17,12 +17,13 @@ from tstatic.ir.rng import kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
 from tstatic.plan.plan import Plan
 from tstatic.runtime import random
+from tstatic.runtime.ahead import RunsAhead, Step, done
 from tstatic.runtime.arenas import Arenas, held_bytes
 from tstatic.runtime.binding import Binding, Setting
-from tstatic.runtime.checks import StoppedBeforeError
 from tstatic.runtime.commit import Commit
 from tstatic.runtime.failures import Position, number_of, raise_failure, running_op
 from tstatic.runtime.interrupt import Writing, check_whole
+from tstatic.runtime.learning_rate import Rates
 from tstatic.runtime.out_of_memory import explained
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.sections import Sections
@@ -65,7 +66,8 @@ class Session:
             Arenas(device) if arenas is None else arenas, self.streams, device.event(), device.event(),
         )  # fmt: skip
         self.bound: Binding | None = None
-        self._commit = Commit(self.setting)
+        self._ended = self.setting.ended
+        self.commit = Commit(self.setting)
         self.feed_sizes: Hashable = None
         self.on_growth: Callable[[Hashable, int], None] | None = None
         self._at: Position | None = None
@@ -75,7 +77,8 @@ class Session:
         # A startup program (no feeds, writes state) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         # Marks what is written as torn until it is complete, so that an interrupted update is noticed by the next read.
-        self._writing = Writing(scope, plan.program.writes, "a step")
+        self.writing = Writing(scope, plan.program.writes, "a step")
+        self.ahead = RunsAhead(self) if device.deferred else None
 
     @explained
     @records.spanning("compile", "bind the plan")
@@ -85,6 +88,7 @@ class Session:
         Raises:
             FeedError: If a persistable variable that the program reads has no value in the scope.
         """
+        self.settle()
         # Unbound before memory goes: whatever fails or breaks in below, the next run binds anew.
         before, self.bound = self.bound, None
         if self.communicator is not None:
@@ -106,33 +110,75 @@ class Session:
     @property
     def device_seconds(self) -> float | None:
         """The time of the last run between the first and the last event on the device; ``None`` if calls wait for their work."""
-        setting = self.setting
-        return self.device.elapsed(setting.began, setting.ended) if self.device.deferred else None
+        if not self.device.deferred or (self.ahead is not None and self.ahead.steps):
+            return None
+        return self.device.elapsed(self.setting.began, self._ended)
 
     # -------------------------------------------------------------------------------------------------------------- run
     def stale(self) -> bool:
         """Returns whether the plan is not bound, or the scope's storage changed since."""
         return self.bound is None or self.bound.layout != self.scope.layout
 
-    def run(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int = 1) -> list[np.ndarray[Any, Any]]:
-        """Runs the plan ``iterations`` times on one feed, returns copies of fetched values; an error undoes its iteration alone."""
+    def run(
+        self, feeds: Mapping[str, Any], iterations: int = 1, rates: Rates = (), on_device: bool = False
+    ) -> list[Any]:
+        """Runs the plan ``iterations`` times on one feed, returns copies of fetched values; an error undoes its iteration alone.
+
+        Args:
+            feeds: What is fed.
+            iterations: How often it runs.
+            rates: Learning rates that it writes first, on a device whose work runs late.
+            on_device: Whether fetched values stay on the device, as arrays of the caller's own.
+        """
+        if self.scope.in_flight.owner is not None:
+            self.scope.in_flight.settle()
         if self.stale():
             self.bind_plan()
         bound = self.bound
         assert bound is not None
         with self.settings(bound.whole is not None and iterations == 1 and self._only_launches(bound.whole)):
-            return self.replay(feeds, iterations)
+            return self.replay(feeds, iterations, rates, on_device)
+
+    def queue(self, feeds: Mapping[str, Any], rates: Rates = (), on_device: bool = False) -> Step:
+        """Queues a run, and does not wait for it where the host has no part in it; returns what becomes of it."""
+        in_flight, ahead = self.scope.in_flight, self.ahead
+        with in_flight.lock:
+            if ahead is None or in_flight.owner is not ahead or self.stale():
+                in_flight.settle()
+            if ahead is None:
+                return done(lambda: [self.run(feeds, 1, rates, on_device)])
+            if self.stale():
+                self.bind_plan()
+            bound = self.bound
+            assert bound is not None
+            if self.waits_because:
+                return done(lambda: [self.run(feeds, 1, rates, on_device)])
+            with self.settings(bound.whole is not None and self._only_launches(bound.whole)):
+                self._begin(bound)
+                with computing(), np.errstate(all="ignore"), bound.blocks.during() if bound.blocks.all else NO_BLOCKS:
+                    step = ahead.queue(bound, feeds, rates, counts=True, on_device=on_device)
+                self.runs += 1
+                return step
+
+    @property
+    def waits_because(self) -> str:
+        """Why a run has ended when its call returns, whatever the caller asks; empty if it may stay in flight."""
+        if self.ahead is None or self.bound is None:
+            return "the device's calls end when their work is done"
+        return self.ahead.waits_because(self.bound)
+
+    def settle(self) -> None:
+        """Waits for the runs that it left in flight."""
+        if self.ahead is not None:
+            self.ahead.settle()
 
     def _only_launches(self, whole: Schedule) -> bool:
         """Returns whether a run is the launch of one graph."""
         return whole.is_launch and records.recorder is None
 
-    @explained
-    def replay(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
-        """Runs as :meth:`run` does, for a caller that has bound the plan and is in the block of ``settings``."""
-        results: list[np.ndarray[Any, Any]] = []
-        bound, setting, device = self.bound, self.setting, self.device
-        assert bound is not None
+    def _begin(self, bound: Binding) -> None:
+        """Makes ready for a run: memory, and the streams of a device whose work runs late."""
+        setting, device = self.setting, self.device
         # Before anything is touched: half-written values must not even be read.
         check_whole(self.scope, self.plan.program.reads, "this run")
         bound.arena.touch()
@@ -142,26 +188,44 @@ class Session:
             # The others' unfinished work first: it may still write to the memory that both use. Then what an interrupted run left
             # here.
             setting.arenas.enter(self)
-            device.discard(self.streams)
+            if self.ahead is None or not self.ahead.steps:
+                device.discard(self.streams)
             device.record(setting.began, self.streams[0])
         if flags.memory_is_filled or flags.filling.get() is not None:
             setting.arenas.fill(bound.arena, self.plan.arena_bytes, flags.fill_byte() or 0, self.streams)
-        sent = False
         if self._before is not None:
             self._before()
-        with computing(), np.errstate(all="ignore"), bound.blocks.during() if bound.blocks.all else NO_BLOCKS:
+
+    @explained
+    def replay(
+        self, feeds: Mapping[str, Any], iterations: int, rates: Rates = (), on_device: bool = False
+    ) -> list[Any]:
+        """Runs as :meth:`run` does, for a caller that has bound the plan and is in the block of ``settings``."""
+        results: list[Any] = []
+        bound, setting = self.bound, self.setting
+        assert bound is not None
+        self._begin(bound)
+        sent, self._ended = False, setting.ended
+        late_rates = (
+            self.ahead.written(rates) if rates and self.ahead is not None and not bound.undecided else NO_BLOCKS
+        )
+        during = bound.blocks.during() if bound.blocks.all else NO_BLOCKS
+        with computing(), np.errstate(all="ignore"), during, late_rates:
+            if bound.undecided:
+                results = self._run_undecided(bound, feeds, iterations, rates, on_device)
+                iterations = 0
             for i in range(iterations):
                 if not sent and bound.staged is not None:
                     bound.staged.send(feeds)
                 elif not sent:
                     for name, slot in bound.feeds:
-                        device.from_host(slot, feeds[name])
+                        self.device.from_host(slot, feeds[name])
                 if not sent:
                     for name in bound.open_feeds:
                         # A copy: the CPU takes the array itself, which stays the caller's.
-                        bound.arrays[name] = device.upload(feeds[name].copy())
+                        bound.arrays[name] = self._copied(feeds[name])
                 sent = True
-                results = self._step(bound, last=i == iterations - 1)
+                results = self._step(bound, i == iterations - 1, on_device)
                 if i < iterations - 1 and self.stale():
                     # A state variable got new storage (a first value, or another size).
                     self.bind_plan()
@@ -172,12 +236,35 @@ class Session:
         # Only here, behind the last wait: after an error the next session has to look.
         setting.arenas.unfinished = None
         if bound.recorded.recorder is not None:
-            bound.recorded.end_run(setting.began, setting.ended)
+            bound.recorded.end_run(setting.began, self._ended)
         if self._transient:
             self.drop()
         return results
 
-    def _step(self, bound: Binding, last: bool) -> list[np.ndarray[Any, Any]]:
+    def _run_undecided(
+        self, bound: Binding, feeds: Mapping[str, Any], iterations: int, rates: Rates, on_device: bool
+    ) -> list[Any]:
+        """Queues all work, and behind it the copies of the results, and waits once."""
+        assert self.ahead is not None
+        # What one iteration refuses, all do that see the same feeds; else each is waited for before the next one.
+        together = iterations > 1 and not self.ahead.waits_because(bound) and self.runs > 0
+        step = None
+        for left in reversed(range(1 if together else iterations)):
+            step = self.ahead.queue(
+                bound, feeds, () if step is not None else rates, iterations if together else 1, not left,
+                on_device=on_device,
+            )  # fmt: skip
+            self._ended = step.ended or self.setting.ended
+            self.ahead.settle()
+            step.check()
+            if left and self.stale():
+                self.bind_plan()
+                assert self.bound is not None
+                bound = self.bound
+        assert step is not None
+        return step.results[0]  # type: ignore[no-any-return]
+
+    def _step(self, bound: Binding, last: bool, on_device: bool) -> list[Any]:
         epoch = random.epoch()
         begun, count = self.scope.runs.get(self.uid, (epoch, 0))
         # `paddle.seed` restarts the count of programs without a seed of their own: they draw the same numbers again.
@@ -190,23 +277,26 @@ class Session:
             if bound.numbers is not None:
                 # Kernels read them from memory, so that launches are the same in every step.
                 numbers = kernel_numbers(seed, count, self.setting.place)
-                self.device.from_host(bound.numbers, numbers, self.streams[0])
+                if bound.staged_numbers is not None:
+                    bound.staged_numbers.send({"numbers": numbers})
+                else:
+                    self.device.from_host(bound.numbers, numbers, self.streams[0])
         for runner in bound.runners:
             runner.restart()
-        if bound.undecided:
-            return self._run_undecided(bound, epoch, count, last)
-        self._execute(bound, "main")
+        self.execute(bound, "main")
         if bound.checks is not None and (bad := bound.checks.error(count)) is not None:
             raise bad
         fetched: list[Any] = []
         late: list[tuple[int, str]] = []
-        commit, arrays = self._commit, bound.arrays
+        commit, arrays = self.commit, bound.arrays
         if last:
             for i, (_, value) in enumerate(self.plan.program.fetches):
                 if self.plan.storage[value].kind == "state" or value in commit.late:
                     late.append((i, value))
                     # Allocated now: an allocation that fails must do so before state is written.
-                    fetched.append(np.empty(arrays[value].shape, arrays[value].dtype))
+                    fetched.append(self.room(arrays[value], on_device))
+                elif on_device and not isinstance(arrays[value], TensorArray):
+                    fetched.append(self._copied(arrays[value]))
                 else:
                     fetched.append(self._to_host(arrays[value]))
         # New storage is allocated before the point of no return, too (docs/design/0002).
@@ -215,13 +305,16 @@ class Session:
             # All replicas of all processes pass, or none writes state: after it, only updates and copies are left.
             away(self.communicator.commit)
         if bound.schedules["update"].calls or pending:
-            with self._writing:
+            with self.writing:
                 # Before the writes, so that replicas copy anew even if these break off. A parallel step changes all replicas alike.
                 if self.communicator is None:
                     self.scope.bump_version()
-                self._execute(bound, "update")
+                self.execute(bound, "update")
                 try:
-                    commit.write([*pending, *commit.pending(commit.behind, bound)] if commit.behind else pending, bound)
+                    if commit.behind:
+                        pending += commit.pending(commit.behind, bound)
+                    if pending or self.device.deferred:
+                        commit.write(pending, bound)
                 except QueuedWorkError as raised:
                     raise_failure(self.setting, bound, "update", raised, self.plan.steps[-1].op)
                 # Within the block that holds signals back: values and count move together.
@@ -230,39 +323,24 @@ class Session:
             self.scope.runs[self.uid] = (epoch, count + 1)
         for i, value in late:
             array = arrays[value]
+            if on_device:
+                self.device.copy(fetched[i], array, self.streams[0])
+                continue
             np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else read(array))
         return fetched
 
-    def _run_undecided(self, bound: Binding, epoch: int, count: int, last: bool) -> list[np.ndarray[Any, Any]]:
-        """Queues the main region and behind it the update, and learns with the results whether that changed anything."""
-        apart = records.recorder is not None or bound.whole is None
-        if apart:
-            self._execute(bound, "main")
-        values = [value for _, value in self.plan.program.fetches] if last else []
-        # Before state is written, as all that may fail.
-        fetched = [np.empty(bound.arrays[value].shape, bound.arrays[value].dtype) for value in values]
-        pending = self._commit.pending(self.plan.commits, bound)
-        with self._writing:
-            self.scope.bump_version()
-            failed: BaseException | None = None
-            try:
-                self._execute(bound, "update" if apart else "whole")
-                try:
-                    failed = self._commit.write(pending, bound, count, bound.fetched if last else None)
-                except QueuedWorkError as raised:
-                    raise_failure(self.setting, bound, "update", raised, self.plan.steps[-1].op)
-            except StoppedBeforeError as stopped:
-                failed = stopped.error
-            if failed is None:
-                self.scope.runs[self.uid] = (epoch, count + 1)
-        if failed is not None:
-            raise failed
-        if last and bound.fetched is not None:
-            bound.fetched.take(fetched)
-        else:
-            for array, value in zip(fetched, values, strict=True):
-                np.copyto(array, self._to_host(bound.arrays[value]))
-        return fetched
+    def room(self, array: Any, on_device: bool) -> Any:
+        """Returns memory of the caller's own for a fetched value."""
+        make = self.device.empty if on_device else np.empty
+        return make(array.shape, array.dtype)
+
+    def _copied(self, value: Any) -> Any:
+        """Returns a copy of an array, of the device or of the host, in memory of the device."""
+        if not self.device.holds(value) or isinstance(value, np.ndarray):
+            return self.device.upload(value.copy())
+        made = self.device.empty(value.shape, value.dtype)
+        self.device.copy(made, value, self.streams[0])
+        return made
 
     def _to_host(self, value: Any) -> Any:
         """Returns a fetched value: a copy of an array, or a list of copies of a tensor array's elements."""
@@ -271,7 +349,7 @@ class Session:
             return [np.array(read(one)) for one in value]
         return self.device.to_host(value, self.streams[0])
 
-    def _execute(self, bound: Binding, region: str) -> None:
+    def execute(self, bound: Binding, region: str) -> None:
         schedule = bound.whole if region == "whole" and bound.whole is not None else bound.schedules[region]
         if records.recorder is not None:
             schedule = bound.recorded.region(records.recorder, region, schedule)
@@ -283,7 +361,9 @@ class Session:
             return
         except Exception as raised:
             error, op = schedule.failed(raised, number_of(at))
-        # Outside the except block, so that the error keeps its own cause and context.
+        # Outside the except block, so that the error keeps its own cause and context. Steps before this one end first: what is left
+        # in the streams behind them is dropped.
+        self.settle()
         raise_failure(self.setting, bound, region, error, op)
 
     def current_op(self) -> str:
@@ -305,6 +385,9 @@ class Session:
 
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
+        self.settle()
+        if self.ahead is not None:
+            self.ahead.free()
         # Unbound first, as in `bind_plan`; and before `leave`, which may give the memory to others.
         bound, self.bound, self._at = self.bound, None, None
         if bound is not None:

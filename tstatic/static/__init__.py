@@ -4,6 +4,7 @@
 * ``compile``, ``plan_cache``  compiles a program for given feeds and fetches into a Compilation, and keeps it
 * ``any_size``  plans for feeds of any size, to which new sizes of a known program are bound
 * ``executor``, ``ledger``  runs programs; what each compilation cost, and why it was needed
+* ``prepared_run``, ``run_future``  a run whose plan is there, and the results of one that does not wait for its device
 * ``from_dataset``  runs over all batches of a data set of files
 * ``request``  the arguments of a run: feeds, fetches, state
 * ``compiled_program``, ``history``, ``max_batch``  a program with strategies, and its runs; the largest batch that fits in a memory
@@ -46,6 +47,7 @@ __getattr__, __dir__ = facade(
         "tstatic.static.compiled_program": "CompiledProgram",
         "tstatic.static.executor": "Executor",
         "tstatic.static.parallel_executor": "ParallelExecutor",
+        "tstatic.static.run_future": "RunFuture",
         "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
     },
 )

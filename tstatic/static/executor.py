@@ -7,18 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from logging import DEBUG
-from typing import Any
+from typing import Any, Literal, overload
 
 from tstatic import flags, places, records
 from tstatic.comm import launch
 from tstatic.comm.processes import world
-from tstatic.devices import check_backend, of_place
+from tstatic.devices import Device, check_backend, of_place
 from tstatic.errors import (
-    DeviceError,
     EOFException,
     ForkedProcessError,
-    NoRoomError,
-    OutOfMemoryError,
     ProgramError,
     ProgramTypeError,
     TstaticError,
@@ -35,19 +32,20 @@ from tstatic.places import CPUPlace, Place
 from tstatic.runtime import timeline
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.fetched import converting
-from tstatic.runtime.learning_rate import scheduled
-from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
+from tstatic.runtime.learning_rate import due_rates
+from tstatic.runtime.lod import FetchedLods, check_numpy
 from tstatic.runtime.scope import Scope, global_scope
-from tstatic.runtime.shards import merged, shards
+from tstatic.runtime.shards import shards
 from tstatic.shortage import out_of_memory
 from tstatic.static.any_size import for_any_size
 from tstatic.static.compile import Compilation, Key, compile_program, distribution
 from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
-from tstatic.static.data_parallel import OWN_PLACE, Replicas, places_of
+from tstatic.static.data_parallel import Replicas, places_of
 from tstatic.static.dot import write_graphs
 from tstatic.static.from_dataset import FetchHandler, run_batches
 from tstatic.static.ledger import CompileRecord, PlansInUse
 from tstatic.static.plan_cache import Bound, CompileCache
+from tstatic.static.prepared_run import PreparedRun, returned
 from tstatic.static.request import (
     FeedReader,
     Signature,
@@ -60,14 +58,13 @@ from tstatic.static.request import (
     signature_of,
     with_readers,
 )
+from tstatic.static.run_future import RunFuture
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import as_asked, asked
 from tstatic.where import show, user_line
 
 _PLAIN_KEY = PLAIN.build.key()
 _steps = get_logger("steps")
-_recompiles = get_logger("recompiles")
-_fusion = get_logger("fusion")
 _ORDER = "batches are read in order, so that runs can be repeated"
 _DEBUG = "TSTATIC_LOGS=steps logs the time of each run"
 
@@ -76,43 +73,6 @@ MOST_READERS = 128
 
 observers: list[Callable[[Compilation, Settings, Scope, CompileRecord], None]] = []
 """Called after each compilation for a run, with its record; the command line looks at the programs of users' scripts by it."""
-
-
-def _results(entry: Bound, feeds: list[Arrays], scope: Scope, iterations: int, replicas: Replicas | None) -> list[Any]:
-    """Runs a compilation, and returns the fetches of each replica."""
-    if replicas is None:
-        return [entry.sessions[0].run(feeds[0], iterations)]
-    return replicas.run(entry, feeds, scope, iterations)
-
-
-def _fitting(
-    error: NoRoomError,
-    compile_again: Callable[..., tuple[Bound, Replicas | None]],
-    feeds: list[Arrays],
-    scope: Scope,
-    settings: Settings,
-    replicas: Replicas | None,
-) -> tuple[Bound, list[Any]]:
-    """Plans anew without the launches that the device had no room for, until all others fit, and runs.
-
-    Binding a plan tries its kernels, so nothing has run yet.
-
-    Raises:
-        NoRoomError: If a kernel has no other way.
-    """
-    known = -1
-    while True:
-        _fusion.warning("%s; its next way is tried: %s", error.what, error.received)
-        entry, replicas = compile_again(replicas, own=True)
-        refusals = entry.compilation.first.device.refusals
-        if len(refusals) == known:
-            raise error
-        known = len(refusals)
-        try:
-            with flags.using_numerics(settings.numerics):
-                return entry, _results(entry, feeds, scope, settings.iterations, replicas)
-        except NoRoomError as another:
-            error = another
 
 
 @notes_signatures(undo=False)
@@ -147,6 +107,40 @@ class Executor:
         self._pid = os.getpid()
 
     # -------------------------------------------------------------------------------------------------------------- run
+    @overload
+    def run(
+        self,
+        program: Program | CompiledProgram | None = None,
+        feed: Any = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+        return_merged: bool = True,
+        use_prune: bool = False,
+        *,
+        block: Literal[True] = True,
+    ) -> list[Any]: ...
+
+    @overload
+    def run(
+        self,
+        program: Program | CompiledProgram | None = None,
+        feed: Any = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+        return_merged: bool = True,
+        use_prune: bool = False,
+        *,
+        block: Literal[False],
+    ) -> RunFuture: ...
+
     @no_effect(use_program_cache="plans are always kept, by the content of the program")
     def run(
         self,
@@ -160,7 +154,9 @@ class Executor:
         use_program_cache: bool = False,
         return_merged: bool = True,
         use_prune: bool = False,
-    ) -> list[Any]:
+        *,
+        block: bool = True,
+    ) -> Any:
         """Runs a program once and returns the fetched values.
 
         Args:
@@ -174,17 +170,33 @@ class Executor:
             return_numpy: ``True`` returns numpy arrays, ``False`` tensors that hold them.
             return_merged: With several places: ``True`` joins their values, ``False`` returns a list per variable.
             use_prune: Run only what the fetched variables and the optimizer need.
+            block: ``False`` returns a :class:`RunFuture`, whose ``result()`` is the list. On a GPU it does not wait for the device,
+                as long as the host has no part in the step; at most 3 steps are in flight, and one more waits for the oldest.
+                Elsewhere the run is over when the call returns.
 
         Returns:
-            One array per fetched variable; the caller may keep and change it. It is a plain ``numpy.ndarray``; of a program that
-            functions of ``fluid`` built, and under ``tstatic.as_paddle``, a subclass that converts to a number from any rank.
+            A list with one array per fetched variable; the caller may keep and change it. It is a plain ``numpy.ndarray``; of a
+            program that functions of ``fluid`` built, and under ``tstatic.as_paddle``, a subclass that converts to a number from
+            any rank.
 
         Raises:
             FeedError, FeedTypeError: If feeds or fetches do not fit the program.
             EOFException: If a loader of the program has no batch left.
-            TstaticError: If an operator fails; it has the user's line. The scope is then as before the run.
+            TstaticError: If an operator fails; it has the user's line. The scope is then as before the run. Of a run that does not
+                block, the future raises what the device finds.
         """
-        args = program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, return_merged, use_prune
+        args = (
+            program,
+            feed,
+            fetch_list,
+            feed_var_name,
+            fetch_var_name,
+            scope,
+            return_numpy,
+            return_merged,
+            use_prune,
+            block,
+        )
         try:
             if records.recorder is None:
                 return self._run(*args)
@@ -214,7 +226,8 @@ class Executor:
         return_numpy: bool,
         return_merged: bool,
         use_prune: bool,
-    ) -> list[Any]:
+        block: bool,
+    ) -> Any:
         if self._closed or os.getpid() != self._pid:
             raise self._unusable()
         base, settings = (program, PLAIN) if isinstance(program, Program) else self._source_of(program)
@@ -223,7 +236,8 @@ class Executor:
         where = scope if scope is not None else global_scope()
         if not isinstance(where, Scope):
             check_type(where, Scope, "scope", "Executor.run", fix="make one with static.Scope()")
-        check_holders(feed_var_name, fetch_var_name)
+        if feed_var_name != "feed" or fetch_var_name != "fetch":
+            check_holders(feed_var_name, fetch_var_name)
         names, kept = fetch_names(fetch_list)
         if settings.parallel:
             where = settings.scope_for(where)
@@ -237,7 +251,7 @@ class Executor:
                     fed = fed_places(base, feed, len(place))
                     if fed < len(place):
                         place, replicas = place[:fed], self._join(fed, settings.build)
-                feeds, signatures, fetched = self._read(base, feed, names, replicas)
+                feeds, signatures, fetched = self._read(base, feed, names, replicas, device)
                 count = len(names)
                 lods: list[tuple[str, ...]] = [()] * count
                 if fetched.names:
@@ -273,37 +287,22 @@ class Executor:
                 return [None] * count
             start = time.perf_counter()
             depth = self._depth
+            run = PreparedRun(
+                entry, feeds, where, settings, replicas, due_rates(base) if base.learning_rates else (),
+                partial(self._compile, cache, key, base, settings, feeds, names, pruned, where),
+                partial(cache.refuse_any_size, key), not return_numpy and device.gives_tensors,
+            )  # fmt: skip
+            finish = partial(returned, base, names, count, lods, replicas, settings, return_numpy, return_merged)
+            results: list[Any] = []
             try:
                 self._depth = depth + 1
-                with scheduled(base, where):
-                    shared = entry.exact is not None and settings.iterations == 1
-                    try:
-                        try:
-                            if replicas is None and settings.numerics is None:
-                                results = [entry.sessions[0].run(feeds[0], settings.iterations)]
-                            else:
-                                # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
-                                with flags.using_numerics(settings.numerics):
-                                    results = _results(entry, feeds, where, settings.iterations, replicas)
-                        except NoRoomError as error:
-                            again = partial(self._compile, cache, key, base, settings, feeds, names, pruned, where)
-                            entry, results = _fitting(error, again, feeds, where, settings, replicas)
-                        shared = False
-                    except TstaticError as error:
-                        # Handlers of signals raise errors of other types; these two may come while state is written.
-                        if not shared or isinstance(error, DeviceError | OutOfMemoryError):
-                            raise
-                        _recompiles.info("a plan for any size failed: %s: %s", type(error).__name__, error)
-                    if shared:
-                        # The failed run left the state as it was: with a plan for these sizes it passes, or raises its own error.
-                        entry, _ = self._compile(
-                            cache, key, base, settings, feeds, names, pruned, where, None, own=True
-                        )
-                        with flags.using_numerics(settings.numerics):
-                            results = _results(entry, feeds, where, 1, None)
-                        cache.refuse_any_size(key)
+                if block:
+                    results = run.execute()
+                else:
+                    future = RunFuture(run.entry.sessions[0], run.queue(), finish)
             finally:
                 self._depth = depth
+            entry = run.entry
             for name in entry.kept:
                 where.var(name).get_tensor()._write(feeds[0][name])
             if settings.history is not None:
@@ -316,17 +315,9 @@ class Executor:
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
                 _steps.debug("ran %r in %.3f ms%s", base, (time.perf_counter() - start) * 1e3, on_device)
-        own = replicas is None or settings.places is OWN_PLACE
-        if not own and not return_merged:
-            if return_numpy:
-                rows = [[one[i] for one in results] for i in range(count)]
-                return converting(rows) if base.fetches_convert else rows
-            each = [with_lod(one, lods) for one in results]
-            return [list(row) for row in zip(*each, strict=True)]
-        values = results[0] if own else merged(results, names, frozenset(names[count:]))
-        if not return_numpy:
-            return with_lod(values, lods)
-        return converting(values) if base.fetches_convert else values
+        if block and replicas is None and return_numpy:
+            return converting(results[0]) if base.fetches_convert else results[0]
+        return finish(results) if block else future
 
     def _unusable(self) -> TstaticError:
         if self._closed:
@@ -396,7 +387,7 @@ class Executor:
         return found
 
     def _read(
-        self, program: Program, feed: Any, names: list[str], replicas: Replicas | None
+        self, program: Program, feed: Any, names: list[str], replicas: Replicas | None, device: Device
     ) -> tuple[list[Arrays], tuple[Signature, ...], FetchedLods]:
         """Returns each replica's feed, checked, the feeds' signatures, and the row offsets of what is fetched."""
         version = program.uid, program.version, tuple(names)
@@ -406,7 +397,7 @@ class Executor:
                 self._readers.clear()
             reader = self._readers[version] = FeedReader(program, names)
         if replicas is None:
-            arrays, signature = reader.read(program, feed)
+            arrays, signature = reader.read(program, feed, device if device.gives_tensors else None)
             return [arrays], (signature,), reader.lods
         parts = shards(program, feed, reader.used, replicas.group.size)
         return parts, tuple(signature_of(part, reader.open_rows) for part in parts), reader.lods

@@ -15,8 +15,9 @@ from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program, Variable
 from tstatic.logs import warn_once
 from tstatic.runtime import checkpoint, files, paddle_tensors
+from tstatic.runtime.assign import assign
 from tstatic.runtime.checkpoint import Checkpoint
-from tstatic.runtime.scope import assign, global_scope
+from tstatic.runtime.scope import global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.loading import read_values

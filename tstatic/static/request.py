@@ -64,8 +64,8 @@ class FeedReader:
         # (name, shape, dtype) of plain arrays that need no conversion -> whether the program uses the fed value.
         self._accepted: dict[tuple[str, tuple[int, ...], np.dtype[Any]], bool] = {}
 
-    def read(self, program: Program, feed: Any) -> tuple[Arrays, Signature]:
-        """Returns the arrays that a run needs, checked, and their signature.
+    def read(self, program: Program, feed: Any, device: Device | None = None) -> tuple[Arrays, Signature]:
+        """Returns the arrays that a run needs, checked, and their signature; what lies on the device stays there.
 
         Raises:
             FeedError, FeedTypeError: As :func:`tstatic.runtime.feed.read_feed` does.
@@ -88,7 +88,7 @@ class FeedReader:
             else:
                 parts.sort()
                 return arrays, tuple(parts)
-        arrays = read_feed(program, feed, self.used)
+        arrays = read_feed(program, feed, self.used, device)
         if type(feed) is dict:
             self._accept(program, feed, arrays)
         return arrays, signature_of(arrays, self.open_rows)

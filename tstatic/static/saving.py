@@ -19,11 +19,12 @@ from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.runtime import checkpoint, files, paddle_tensors, random
+from tstatic.runtime.assign import assign
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.files import new_stamp
 from tstatic.runtime.interrupt import check_whole
 from tstatic.runtime.objects import dump_object
-from tstatic.runtime.scope import LoDTensor, Scope, assign, global_scope
+from tstatic.runtime.scope import LoDTensor, Scope, global_scope
 from tstatic.static.compiled_program import CompiledProgram, settings_of
 from tstatic.static.loading import (
     array_of,

@@ -16,8 +16,9 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.no_effect import no_effect
 from tstatic.runtime import files
+from tstatic.runtime.assign import assign
 from tstatic.runtime.fetched import converting
-from tstatic.runtime.scope import assign, global_scope
+from tstatic.runtime.scope import global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.inference import check_executor, load_model_bytes, load_model_files, normalize_program
