@@ -39,6 +39,7 @@ def _by_path(name: str) -> ModuleType:
 
 
 worker = _by_path("aot_worker")
+_key = worker.alike
 _made: list[Any] = []
 
 

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from tstatic.devices.refusals import NOT_COMPILED as NOT_COMPILED
 from tstatic.devices.refusals import KernelLaunch as KernelLaunch  # for what launches
 from tstatic.devices.refusals import LaunchTooLargeError as LaunchTooLargeError  # for what binds
 from tstatic.devices.refusals import Refusals
@@ -190,14 +189,9 @@ class DeviceFacts(abc.ABC):
     gives_tensors: bool = False
     virtual_clock: bool = False
 
-    @property
-    def compiles(self) -> bool:
-        """Whether Triton compiles the kernels that it launches."""
-        return False
-
-    def current(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the block in which libraries take this device for the current one."""
-        return contextlib.nullcontext()
+    def compiling(self) -> contextlib.AbstractContextManager[Any] | None:
+        """Returns the block in which Triton compiles for the device; ``None`` where it compiles nothing."""
+        return None
 
 
 class DeviceMemory(DeviceFacts):

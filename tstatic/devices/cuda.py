@@ -139,12 +139,9 @@ class CudaDevice(QueuedDevice, TorchDevice):
         """``torch.cuda``, or what tests put in its place."""
         return self._cuda or self.torch.cuda
 
-    @property
-    def compiles(self) -> bool:
-        return self.generated
-
-    def current(self) -> contextlib.AbstractContextManager[Any]:
-        return self.inside(self.streams().streams[0])
+    def compiling(self) -> contextlib.AbstractContextManager[Any] | None:
+        # torch's current device is the one that Triton asks for its architecture.
+        return self.inside(self.streams().streams[0]) if self.generated else None
 
     def begin(self) -> None:
         self.cuda.init()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tstatic.devices.base import NOT_COMPILED, Device
+from tstatic.devices.base import Device
+from tstatic.devices.refusals import NOT_COMPILED
 from tstatic.errors import NoRoomError
 from tstatic.fusion.codegen.kernel import Kernel, Launch, Launches
 from tstatic.fusion.codegen.numerics import strict_numerics

@@ -12,7 +12,8 @@ import numpy as np
 
 from tstatic.chips import ahead
 from tstatic.devices import Device
-from tstatic.devices.base import NOT_COMPILED, KernelLaunch, LaunchTooLargeError
+from tstatic.devices.base import KernelLaunch, LaunchTooLargeError
+from tstatic.devices.refusals import NOT_COMPILED
 from tstatic.devices.step import BoundStep, Stream, Workspace, of_calls
 from tstatic.errors import NoRoomError, needed_for
 from tstatic.fusion import cache
@@ -96,8 +97,7 @@ def _launched(
     stream: Stream,
 ) -> list[Call]:  # fmt: skip
     try:
-        if device.compiles:
-            ahead.finish(kernel.code, launches)
+        ahead.finish(kernel.code, launches)
         return device.launch(module, launches, arrays, stream)
     except LaunchTooLargeError as error:
         function, _, _, constants, options = error.launch

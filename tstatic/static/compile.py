@@ -255,8 +255,9 @@ class Compilation:
             for var in one.before.reads:
                 if scope.array(var) is None:
                     raise uninitialised(one.plan, var)
-            if device.compiles and one.plan.kernels:
-                timeline.kernels(_compiled_ahead(one.plan, device))
+            if one.plan.kernels and (block := device.compiling()) is not None:
+                with block:
+                    timeline.kernels(_compiled_ahead(one.plan))
         for i, one in enumerate(self.replicas):
             sessions.append(
                 Session(
@@ -276,14 +277,13 @@ class Compilation:
 
 
 @timeline.part("look for kernels in Triton's cache")
-def _compiled_ahead(plan: Plan, device: Device) -> ahead.Batch | None:
+def _compiled_ahead(plan: Plan) -> ahead.Batch | None:
     """Has other processes compile the kernels of a plan, while this one uploads and binds."""
     kernels = [(one.kernel, one.calls) for one in plan.kernels.values()]
     named = dict.fromkeys(
         a for _, calls in kernels for one in calls.launches for a in one.arguments if isinstance(a, str)
     )
-    with device.current():
-        return ahead.begin(kernels, unaligned(plan, named))
+    return ahead.begin(kernels, unaligned(plan, named))
 
 
 def fuse_under(
