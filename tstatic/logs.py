@@ -5,6 +5,7 @@ topic      logger               says
 ========== ==================== =================================================================
 fusion     tstatic.fusion       what each fusion matched, and why it did not
 recompiles tstatic.compile      every plan built: which part of the key differed, what it cost
+compile    tstatic.first_step   a time line of the first step of each plan
 kernels    tstatic.kernels      kernels generated, and kernels found in the cache
 memory     tstatic.memory       arenas and other buffers allocated and freed, in bytes
 steps      tstatic.executor     every run of an executor, with its time
@@ -39,6 +40,7 @@ __all__ = ["TOPICS", "enable", "get_logger", "warn_once", "warn_user"]
 TOPICS = {
     "fusion": "tstatic.fusion",
     "recompiles": "tstatic.compile",
+    "compile": "tstatic.first_step",
     "kernels": "tstatic.kernels",
     "memory": "tstatic.memory",
     "steps": "tstatic.executor",
@@ -66,7 +68,7 @@ _handler.setFormatter(logging.Formatter("%(levelname).1s %(name)s: %(message)s")
 
 
 def get_logger(topic: str = "all") -> logging.Logger:
-    """Returns the logger of a topic (``"recompiles"``) or of a name below ``tstatic`` (``"compile"``)."""
+    """Returns the logger of a topic (``"recompiles"``) or of a name below ``tstatic`` (``"executor"``)."""
     name = TOPICS[topic] if topic in TOPICS else f"tstatic.{topic.removeprefix('tstatic.')}"
     # Before Python 3.13, Ctrl-C in here can leave logging's lock taken, for which every fork waits. What is asked once is then
     # known without the lock, so that runs do not take it.

@@ -7,7 +7,6 @@ torch.compile needs torch and the GPU.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import os
@@ -25,37 +24,31 @@ sys.path[:0] = [str(HERE)]
 from packfile import Json, described  # noqa: E402 - found through the line above
 
 JOBS = "jobs.json"
-_WIDTH = {"bool": "i1"}
+
+
+def _by_path(name: str) -> ModuleType:
+    """A file of ``tstatic/chips`` that needs the standard library alone: tstatic itself may not be importable here."""
+    stem = f"tstatic_chips_{name}"
+    if stem not in sys.modules:
+        spec = importlib.util.spec_from_file_location(stem, HERE.parents[1] / "tstatic" / "chips" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[stem])
+    return sys.modules[stem]
+
+
+worker = _by_path("aot_worker")
+_key = worker.alike
+_made: list[Any] = []
 
 
 def load(text: str, name: str) -> ModuleType:
     """Imports a kernel's module from a file that is named by its content: Triton reads the source there."""
-    stem = f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    if stem in sys.modules:
-        return sys.modules[stem]
-    path = Path(_folder(), f"{stem}.py")
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[stem]
-        raise
-    return module
-
-
-_made: list[Any] = []
-
-
-def _folder() -> str:
     if not _made:
         _made.append(tempfile.TemporaryDirectory(prefix="kernels-"))
-    name: str = _made[0].name
-    return name
+    module: ModuleType = worker.load(text, Path(_made[0].name))
+    return module
 
 
 # ----------------------------------------------------------------------------------------------------------------- jobs
@@ -73,7 +66,7 @@ def jobs_of(cases: list[Json]) -> list[Json]:
                     "arguments": [{"pointer": types[a]} if isinstance(a, str) else {"value": a} for a in launch["arguments"]],
                     "constants": launch["constants"], "options": launch["options"],
                 }  # fmt: skip
-                found.setdefault(_key(job), job)
+                found.setdefault(worker.alike(job), job)
     return sorted(found.values(), key=lambda job: -len(job["text"]))
 
 
@@ -83,75 +76,11 @@ def _types(variant: Mapping[str, Any]) -> dict[str, str]:
     return named | {name: table["dtype"] for name, table in variant["tables"].items()}
 
 
-def _key(job: Json) -> str:
-    """The same for jobs that Triton would compile once: numbers count by being 1, by 16 dividing them, and by their width."""
-    shapes = [
-        [v == 1, isinstance(v, float), v % 16 == 0, abs(v) < 2**31] if (v := a.get("value")) is not None else a
-        for a in job["arguments"]
-    ]
-    rest = [job["text"], job["function"], job["constants"], job["options"]]
-    return hashlib.sha256(json.dumps([shapes, *rest]).encode()).hexdigest()
-
-
-class _Dtype:
-    """What Triton reads of a tensor's type, without torch."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __str__(self) -> str:
-        return f"torch.{self.name}"
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Dtype) and other.name == self.name
-
-
-_DTYPES: dict[str, _Dtype] = {}
-
-
-class _Pointer:
-    """Stands where a tensor will: all of torch's begin at a multiple of 16."""
-
-    def __init__(self, dtype: str) -> None:
-        self.dtype = _DTYPES.setdefault(dtype, _Dtype(dtype))
-
-    @staticmethod
-    def data_ptr() -> int:
-        return 0
-
-    @staticmethod
-    def ptr_range() -> int:
-        return 0
-
-
-class _Chip:
-    """Triton's driver of a chip that this process does not touch."""
-
-    def __init__(self, capability: int) -> None:
-        from triton.backends.compiler import GPUTarget
-
-        self.target = GPUTarget("cuda", capability, 32)
-
-    def get_current_target(self) -> Any:
-        return self.target
-
-    @staticmethod
-    def get_current_device() -> int:
-        return 0
-
-    @staticmethod
-    def get_current_stream(device: int) -> int:
-        return 0
-
-
 def compile_kernel(job: Json) -> None:
     """Compiles a launch for the active driver's chip; the launch will find it in the cache."""
-    function = getattr(load(job["text"], job["kernel"]), job["function"])
-    values = [_Pointer(a["pointer"]) if "pointer" in a else a["value"] for a in job["arguments"]]
-    function.warmup(*values, grid=(1,), **job["constants"], **job["options"])
+    if not _made:
+        _made.append(tempfile.TemporaryDirectory(prefix="kernels-"))
+    worker.compile_launch({**job, "launcher": True}, Path(_made[0].name))
 
 
 def compile_peer(job: Json, pack: Path, device: Any) -> None:
@@ -176,9 +105,7 @@ def main(folder: Path, number: int) -> None:
     peers = number >= plan["kernel_processes"]
     if not peers:
         os.environ.pop("TRITON_INTERPRET", None)
-        from triton.runtime import driver
-
-        driver.set_active(_Chip(plan["capability"]))
+        worker.use_chip(plan["capability"])
     with (folder / f"done-{number}.jsonl").open("a") as done:
         for place, job in enumerate(plan["peers" if peers else "kernels"]):
             try:

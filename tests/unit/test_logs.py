@@ -96,8 +96,8 @@ def test_the_program_s_own_logging_gets_everything(stderr_of: Lines) -> None:
 def test_loggers_stand_in_one_tree() -> None:
     assert log.get_logger().name == "tstatic"
     assert log.get_logger("recompiles").name == "tstatic.compile"
-    assert log.get_logger("compile").name == "tstatic.compile"
-    assert log.get_logger("tstatic.compile") is log.get_logger("compile")
+    assert log.get_logger("executor").name == "tstatic.executor"
+    assert log.get_logger("tstatic.executor") is log.get_logger("executor")
     assert all(name.split(".")[0] == "tstatic" for name in log.TOPICS.values())
 
 

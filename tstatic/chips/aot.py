@@ -1,26 +1,21 @@
-"""Compiles generated kernels for chips that need not be here, in processes that may crash."""
+"""Compiles generated kernels for chips that need not be here, and reads the figures of what came out."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import queue
 import re
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tstatic.chips.ir import read_copies, read_dots
 from tstatic.chips.matrix import read_matrix
+from tstatic.chips.processes import CompilePool, CompilePoolError, Worker
 from tstatic.chips.report import SHARED_LIMIT, Report
 from tstatic.chips.sass import read_log, read_ptx, read_sass, threads_per_block
 from tstatic.errors import UnsupportedError
@@ -30,11 +25,6 @@ __all__ = ["Report", "Source", "compile_all"]
 
 # Variables by which Triton compiles differently, beside those with its prefixes.
 _KNOBS = frozenset({"DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "USE_IR_LOC", "DEBUG"})
-_TAIL = 2000
-# Importing triton takes 0.2 s on an idle machine with warm disks.
-_START_SECONDS = 60.0
-# A compiler that waits for nothing in particular is killed after this many times its processor time, by the clock.
-_PATIENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,135 +96,6 @@ class _Job:
             "sass": self.sass,
         }
         return json.dumps(content) + "\n"
-
-
-class _Worker:
-    """A process that compiles; whatever happens in it, the caller lives on."""
-
-    def __init__(self, python: str, folder: Path, environment: Mapping[str, str], timeout: float) -> None:
-        self._timeout = timeout
-        handle, path = tempfile.mkstemp(prefix="stderr-", dir=folder)
-        self._stderr = Path(path)
-        script = Path(__file__).with_name("aot_worker.py")
-        # It is started in another folder.
-        python = os.path.abspath(python) if os.sep in python else python
-        try:
-            # -P: the folder of the script holds modules of tstatic, which must not be found under their short names.
-            self._process = subprocess.Popen(
-                [python, "-P", str(script), str(folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=handle,
-                env=dict(environment),
-                cwd=folder,
-                encoding="utf-8",
-                start_new_session=True,  # so that ptxas dies with it
-            )
-        except OSError as error:
-            raise UnsupportedError(
-                "the interpreter that should compile kernels cannot be started",
-                received=f"{python}: {error.strerror}",
-                fix="name one that has triton",
-            ) from error
-        finally:
-            os.close(handle)
-        self._said = 0
-        hello = self._listen(max(timeout, _START_SECONDS))
-        if "triton" not in hello:
-            said = self._tail()
-            self.close()
-            raise UnsupportedError(
-                "kernels cannot be compiled: this interpreter cannot import triton",
-                received="\n".join(filter(None, (f"{python}: {hello['error']}", said))),
-                fix="install triton into it, or name another interpreter",
-            )
-        self.triton = str(hello["triton"])
-
-    def ask(self, line: str) -> dict[str, Any]:
-        """Compiles; "error" in the answer says why not. Afterwards the process may be gone."""
-        assert self._process.stdin is not None
-        self._said = self._stderr.stat().st_size
-        try:
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it died; _listen says how
-        answer = self._listen(self._timeout)
-        if answer.get("error"):
-            answer["error"] = "\n".join(filter(None, (answer["error"], self._tail())))
-        return answer
-
-    @property
-    def alive(self) -> bool:
-        """Whether another job can be given."""
-        return self._process.poll() is None
-
-    def close(self) -> None:
-        """Ends the process and what it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
-
-    def _listen(self, seconds: float) -> dict[str, Any]:
-        """Returns the next answer; kills a silent process when its time is up.
-
-        Processor time counts, as a machine may be busy with other work, or stand still; at last the clock does.
-        """
-        assert self._process.stdout is not None
-        answered, late = threading.Event(), threading.Event()
-        before = _processor_seconds(self._process.pid)
-        began = time.monotonic()
-
-        def watch() -> None:
-            left = seconds
-            while not answered.wait(left):
-                left = seconds - (_processor_seconds(self._process.pid) - before)
-                if left <= 0 or time.monotonic() - began > _PATIENCE * seconds:
-                    late.set()
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(self._process.pid, signal.SIGKILL)
-                    return
-
-        watcher = threading.Thread(target=watch, name="tstatic-aot-watch", daemon=True)
-        watcher.start()
-        line = self._process.stdout.readline()
-        answered.set()
-        watcher.join()
-        if late.is_set():
-            self._process.wait()
-            return {"error": f"the compiler took longer than {seconds:g} s and was killed"}
-        if not line.endswith("\n"):
-            code = self._process.wait()
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
-            return {"error": f"the compiling process {how}"}
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def _tail(self) -> str:
-        """Returns the last of what was written to stderr since the job was given; a failed pass may print megabytes."""
-        with self._stderr.open("rb") as file:
-            file.seek(max(self._said, file.seek(0, os.SEEK_END) - _TAIL))
-            return file.read().decode(errors="replace").strip()
-
-
-def _processor_seconds(group: int) -> float:
-    """Processor time of the processes of a group and of those that they waited for; the clock's where no /proc tells."""
-    total = 0
-    try:
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    # The command, in parentheses, may hold anything. Behind it: state, parent, group, ...
-                    fields = Path(entry.path, "stat").read_text(errors="replace").rpartition(")")[2].split()
-                    if int(fields[2]) == group:
-                        total += sum(map(int, fields[11:15]))
-    except OSError:
-        return time.monotonic()
-    return total / os.sysconf("SC_CLK_TCK")
 
 
 def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
@@ -332,43 +193,28 @@ def compile_all(
     shown = frozenset(sass)
     jobs = [_Job(name, source, chip, chip in shown) for name, source in named.items() for chip in chips[name]]
     first = {job.line(): job for job in reversed(jobs)}
-    todo: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for line in dict.fromkeys(job.line() for job in jobs):
-        todo.put(line)
     reports: dict[str, Report] = {}
-    stop = threading.Event()
-
-    def serve(folder: Path, environment: Mapping[str, str]) -> None:
-        worker: _Worker | None = None
-        try:
-            while not stop.is_set():
-                line = todo.get_nowait()
-                if worker is None or not worker.alive:
-                    if worker is not None:
-                        worker.close()
-                    worker = _Worker(python, folder, environment, timeout)
-                answer = worker.ask(line)
-                report = _report(first[line], worker.triton, answer)
-                progress.advance(f"{report.name}, sm_{report.chip}")
-                reports[line] = replace(report, ptx=answer.get("ptx", "")) if ptx else report
-        except queue.Empty:
-            pass
-        finally:
-            if worker is not None:
-                worker.close()
-
     progress = Progress("compiling kernels", len(first))
     with progress, tempfile.TemporaryDirectory(prefix="tstatic-aot-") as temporary:
         folder = Path(temporary)
         environment = _environment(cache or folder / "cache")
-        count = max(1, min(workers, len(first)))
-        with ThreadPoolExecutor(count, thread_name_prefix="tstatic-aot") as pool:
-            running = [pool.submit(serve, folder, environment) for _ in range(count)]
-            try:
-                for each in running:
-                    each.result()
-            finally:
-                stop.set()
+
+        def answered(line: str, answer: dict[str, Any], triton: str) -> None:
+            report = _report(first[line], triton, answer)
+            progress.advance(f"{report.name}, sm_{report.chip}")
+            reports[line] = replace(report, ptx=answer.get("ptx", "")) if ptx else report
+
+        pool = CompilePool(workers, lambda: Worker(python, folder, environment, timeout), answered)
+        try:
+            # In the order of the sources: all in the heap are as large.
+            pool.put(dict.fromkeys((job.line() for job in jobs), 0.0))
+            pool.join()
+        except CompilePoolError as error:
+            raise UnsupportedError(error.what, received=error.received, fix=error.fix) from error
+        finally:
+            pool.close()
+            with contextlib.suppress(CompilePoolError):
+                pool.join()
     # What is behind pointers is of no interest to the compiler: it may differ where all else is the same.
     return [
         replace(

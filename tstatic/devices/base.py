@@ -189,6 +189,10 @@ class DeviceFacts(abc.ABC):
     gives_tensors: bool = False
     virtual_clock: bool = False
 
+    def compiling(self) -> contextlib.AbstractContextManager[Any] | None:
+        """Returns the block in which Triton compiles for the device; ``None`` where it compiles nothing."""
+        return None
+
 
 class DeviceMemory(DeviceFacts):
     """What a device does with memory: it allocates, makes arrays in it, and copies their values."""

@@ -139,6 +139,10 @@ class CudaDevice(QueuedDevice, TorchDevice):
         """``torch.cuda``, or what tests put in its place."""
         return self._cuda or self.torch.cuda
 
+    def compiling(self) -> contextlib.AbstractContextManager[Any] | None:
+        # torch's current device is the one that Triton asks for its architecture.
+        return self.inside(self.streams().streams[0]) if self.generated else None
+
     def begin(self) -> None:
         self.cuda.init()
         self.target = target.of_properties(self.cuda.get_device_properties(self.index))

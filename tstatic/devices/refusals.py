@@ -1,4 +1,4 @@
-"""Remembers the launches for which a chip has no room."""
+"""Remembers the launches for which a chip has no room, and those that could not be compiled."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ KernelLaunch = tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[
 """Function, grid, arguments, constants, options of the compiler."""
 
 
+NOT_COMPILED = "not compiled: "
+"""How the reason begins where it was the compiler, and not the chip, that could not do it."""
+
+
 class LaunchTooLargeError(Exception):
-    """A launch for which the chip has no room.
+    """A launch for which the chip has no room, or whose compilation crashed or hung.
 
     Attributes:
         launch: It.
-        reason: What the chip has too little of.
+        reason: What the chip has too little of; what the compiler did, behind :data:`NOT_COMPILED`.
     """
 
     def __init__(self, launch: KernelLaunch, reason: str) -> None:
@@ -22,7 +26,7 @@ class LaunchTooLargeError(Exception):
 
 
 class Refusals:
-    """The launches for which a chip turned out to have no room, each with the reason; kernels then take another way."""
+    """The launches that a chip turned out not to run, each with the reason; kernels then take another way."""
 
     def __init__(self) -> None:
         self._reasons: dict[Hashable, str] = {}

@@ -28,7 +28,7 @@ from tstatic.errors import TstaticError
 from tstatic.logs import get_logger, warn_once
 from tstatic.version import __version__
 
-__all__ = ["clear", "entries", "folder", "load", "objection", "store", "trim"]
+__all__ = ["clear", "entries", "folder", "load", "objection", "shared", "store", "trim"]
 
 _log = get_logger("kernels")
 
@@ -48,6 +48,7 @@ _ATTEMPTS = 3
 # Unbounded: a module cannot be unloaded while its functions are referenced, a program has tens of kernels, not
 # thousands, and each takes about as much memory as its text. No lock: a forked child could inherit it locked for ever.
 _modules: dict[str, ModuleType] = {}
+_shared: dict[bytes, tuple[str, str]] = {}
 _given_up: dict[Path, str] = {}
 _private: Path | None = None
 _trimmed = False
@@ -139,6 +140,20 @@ def load(text: str, name: str) -> ModuleType:
     winner = _modules.setdefault(stem, module)
     sys.modules[winner.__name__] = winner
     return winner
+
+
+def shared(code: str, text: str, name: str) -> tuple[str, str]:
+    """Returns the text and the name of the module that a kernel loads.
+
+    Kernels that have the same functions, and differ in the sizes that their scripts run with, load the module of the first of them:
+    to load one costs as much as hundreds of launches.
+
+    Args:
+        code: The functions.
+        text: The whole module.
+        name: As for :func:`load`.
+    """
+    return _shared.setdefault(hashlib.sha256(_encode(code)).digest(), (text, name))
 
 
 def trim(limit_bytes: int = LIMIT_BYTES) -> int:
@@ -423,6 +438,7 @@ def _reset_for_tests() -> None:
     for module in _modules.values():
         sys.modules.pop(module.__name__, None)
     _modules.clear()
+    _shared.clear()
     _given_up.clear()
     if _private is not None:
         shutil.rmtree(_private, ignore_errors=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tstatic.devices.base import Device
+from tstatic.devices.refusals import NOT_COMPILED
 from tstatic.errors import NoRoomError
 from tstatic.fusion.codegen.kernel import Kernel, Launch, Launches
 from tstatic.fusion.codegen.numerics import strict_numerics
@@ -37,14 +40,18 @@ def choose(kernel: Kernel, target: Target, device: Device | None = None) -> Laun
             break
     tried = "its only way" if len(reasons) == 1 else f"each of its {len(reasons)} ways"
     raise NoRoomError(
-        f"{target.name} has no room for the kernel {kernel.name}",
-        expected=f"a chip on which {tried} to launch it fits",
+        f"{target.name} {_lacks(reasons)} the kernel {kernel.name}",
+        expected=f"a chip on which {tried} to launch it fits, and a compiler that compiles it",
         received="; ".join(dict.fromkeys(reasons)),
         fix=NO_ROOM,
     )
 
 
 NO_ROOM = "switch the fusion that made the kernel off (explain() says which one it is), or ask for smaller blocks"
+
+
+def _lacks(reasons: Sequence[str]) -> str:
+    return "has no way to run" if any(one.startswith(NOT_COMPILED) for one in reasons) else "has no room for"
 
 
 def _refused(kernel: Kernel, way: Launches, device: Device | None) -> str:
@@ -59,7 +66,7 @@ def explained(kernel: Kernel, target: Target, device: Device | None = None) -> s
     refused = [reason for one in candidates if (reason := _refused(kernel, one, device))]
     if refused and len(refused) < len(candidates):
         why = "; ".join(dict.fromkeys(refused))
-        return f"launched in another of its {len(candidates)} ways, as the chip has no room for the first: {why}"
+        return f"launched in another of its {len(candidates)} ways, as the chip {_lacks(refused)} the first: {why}"
     if len(candidates) > 1:
         return f"launched as the first of {len(candidates)} candidates: nothing was timed"
     return "launched in its only way"

@@ -5,6 +5,7 @@
 * ``schedule``  the order of steps; what may write state, and when
 * ``memory``    lifetimes, and offsets in one arena
 * ``flat_buffers``  the order of parameters, their states and gradients in flat buffers
+* ``alignment``  values that kernels are compiled for in another way, by where they begin
 * ``plan``      the plan itself, and its text
 * ``report``, ``capacity``  how many bytes, of what, at which op; whether they fit in a memory
 """

@@ -22,4 +22,5 @@
 * ``report_files``  reports, traces and pages: whole, or a typed error
 * ``interrupt``  signals wait while state is written
 * ``recorded``  the calls of a session while a profiler records
+* ``timeline``  where the time of a first step went
 """

@@ -21,6 +21,7 @@ from tstatic.ir.types import dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
 from tstatic.progress import tracked
+from tstatic.runtime import timeline
 from tstatic.runtime.arenas import Arenas
 from tstatic.runtime.checks import Before, Bound, before_kernel, late_checks, may_ask_words
 from tstatic.runtime.feed import StagedFeeds, uninitialised
@@ -109,8 +110,9 @@ class Binding:
     def __init__(self, setting: Setting, owner: Owner) -> None:
         plan, device, scope = setting.plan, setting.device, setting.scope
         self._setting = setting
-        move_values(scope, (*plan.program.reads, *plan.program.writes), device)  # which flat buffers are made of
-        flatten(scope, state_buffers(plan.program), device)
+        with timeline.part("upload"):
+            move_values(scope, (*plan.program.reads, *plan.program.writes), device)  # which flat buffers are made of
+            flatten(scope, state_buffers(plan.program), device)
         self.arena = setting.arenas.take(owner, plan.arena_bytes)
         self.arena.touch()
         self.arrays: dict[str, Any] = {}
@@ -155,6 +157,7 @@ class Binding:
         self.layout = scope.layout
 
     # ------------------------------------------------------------------------------------------------------------- steps
+    @timeline.part("bind operators and kernels")
     def _bind_steps(self) -> list[Bound]:
         """Binds each step to its arrays, in the plan's order."""
         plan, device = self._setting.plan, self._setting.device

@@ -10,13 +10,16 @@ from typing import Any, cast
 
 import numpy as np
 
+from tstatic.chips import ahead
 from tstatic.devices import Device
 from tstatic.devices.base import KernelLaunch, LaunchTooLargeError
+from tstatic.devices.refusals import NOT_COMPILED
 from tstatic.devices.step import BoundStep, Stream, Workspace, of_calls
 from tstatic.errors import NoRoomError, needed_for
 from tstatic.fusion import cache
+from tstatic.fusion.cache import shared
 from tstatic.fusion.choice import NO_ROOM
-from tstatic.fusion.codegen.kernel import RNG, STOPPED, KernelLocal, Launch, LibraryProduct
+from tstatic.fusion.codegen.kernel import RNG, STOPPED, Kernel, KernelLocal, Launch, LibraryProduct
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
@@ -64,7 +67,7 @@ def generated_work(
         NoRoomError: If the chip has no room for a launch; the device remembers it.
     """
     with needed_for("running generated kernels (TSTATIC_CPU_BACKEND=interpret)"):
-        module = cache.load(found.kernel.text, found.kernel.name)
+        module = cache.load(*shared(found.kernel.code, found.kernel.text, found.kernel.name))
     # Values that only tables name are touched, too: their addresses are in the table, not among the arguments.
     touched = dict.fromkeys(a for one in found.calls.launches for a in one.arguments if isinstance(a, str))
     touched.update(dict.fromkeys(v for table in found.calls.tables.values() for v in table.values))
@@ -83,22 +86,25 @@ def generated_work(
             calls += [call for one in run for call in _product(device, cast("LibraryProduct", one), mine, stream)]
         else:
             calls += _launched(
-                found.kernel.name, device, module, [one.call for one in run if isinstance(one, Launch)], mine, stream
+                found.kernel, device, module, [one.call for one in run if isinstance(one, Launch)], mine, stream
             )
     # No other work runs beside a kernel: the interpreter patches Triton's language while it runs.
     return of_calls(calls)
 
 
 def _launched(
-    name: str, device: Device, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Any], stream: Stream
+    kernel: Kernel, device: Device, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Any],
+    stream: Stream,
 ) -> list[Call]:  # fmt: skip
     try:
+        ahead.finish(kernel.code, launches)
         return device.launch(module, launches, arrays, stream)
     except LaunchTooLargeError as error:
         function, _, _, constants, options = error.launch
-        device.refusals.add(name, error.launch, error.reason)
+        device.refusals.add(kernel.name, error.launch, error.reason)
+        lacks = "cannot compile" if error.reason.startswith(NOT_COMPILED) else "has no room for"
         raise NoRoomError(
-            f"the chip has no room for a launch of the kernel {name}",
+            f"the chip {lacks} a launch of the kernel {kernel.name}",
             expected=f"one that fits on {device.target.name}",
             received=f"{function} with {', '.join(f'{n}={v}' for n, v in {**constants, **options}.items())}: {error.reason}",
             fix=NO_ROOM,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tstatic import flags
+from tstatic.chips import ahead
 from tstatic.comm.data_parallel import distribute
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.group import Group
@@ -20,8 +21,10 @@ from tstatic.ir.program import Operator, Program
 from tstatic.ir.types import Meta
 from tstatic.ir.updates import with_updates
 from tstatic.locks import cached_property
+from tstatic.plan.alignment import unaligned
 from tstatic.plan.known_values import infer_program
 from tstatic.plan.plan import Plan
+from tstatic.runtime import timeline
 from tstatic.runtime.arenas import Arenas
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.scope import Scope
@@ -248,10 +251,14 @@ class Compilation:
         each = max(1, min(threads, usable_cpus()) // count)
         check = bool(flags.flag("FLAGS_check_nan_inf"))
         sessions = []
-        for i, one in enumerate(self.replicas):
+        for one in {id(one): one for one in self.replicas}.values():
             for var in one.before.reads:
                 if scope.array(var) is None:
                     raise uninitialised(one.plan, var)
+            if one.plan.kernels and (block := device.compiling()) is not None:
+                with block:
+                    timeline.kernels(_compiled_ahead(one.plan))
+        for i, one in enumerate(self.replicas):
             sessions.append(
                 Session(
                     one.plan,
@@ -267,6 +274,16 @@ class Compilation:
                 )
             )
         return tuple(sessions)
+
+
+@timeline.part("look for kernels in Triton's cache")
+def _compiled_ahead(plan: Plan) -> ahead.Batch | None:
+    """Has other processes compile the kernels of a plan, while this one uploads and binds."""
+    kernels = [(one.kernel, one.calls) for one in plan.kernels.values()]
+    named = dict.fromkeys(
+        a for _, calls in kernels for one in calls.launches for a in one.arguments if isinstance(a, str)
+    )
+    return ahead.begin(kernels, unaligned(plan, named))
 
 
 def fuse_under(

@@ -29,6 +29,7 @@ from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace, Place
+from tstatic.runtime import timeline
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.fetched import converting
 from tstatic.runtime.learning_rate import due_rates
@@ -270,8 +271,13 @@ class Executor:
                 cache = self._cache if not self._depth else self._cache_within()
                 entry = cache.find(key, where)
                 pruned = kept if kept or use_prune else None
+                first = None
                 if entry is None:
-                    entry, replicas = self._compile(cache, key, base, settings, feeds, names, pruned, where, replicas)
+                    first = timeline.start()
+                    with timeline.part("plan"):
+                        entry, replicas = self._compile(
+                            cache, key, base, settings, feeds, names, pruned, where, replicas
+                        )
             except TstaticError as error:
                 raise error.add_context(where=show(user_line())) from None
             if settings.history is not None:
@@ -303,6 +309,8 @@ class Executor:
                 settings.history.ran(entry, settings.drop_every)
             if records.recorder is not None and records.recorder.memory:
                 records.recorder.note_memory(self.held_bytes)
+            if first is not None:
+                first.tell(base)
             if _steps.isEnabledFor(DEBUG):
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
