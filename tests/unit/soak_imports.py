@@ -89,6 +89,10 @@ def _at(event: int, raised: type[BaseException], noted: list[int]) -> Any:
         file = frame.f_code.co_filename
         if not file.startswith(PACKAGE):
             return None
+        # Python closes a generator that nobody asks to the end, and drops what a trace function raises while it does: no signal
+        # arrives there.
+        if kind not in ("call", "line"):
+            return trace
         noted[0] += 1
         if noted[0] == event:
             sys.settrace(None)
