@@ -326,7 +326,9 @@ def main() -> int:
     print(f"threads of BLAS before the first use: {blas}")
     start = time.time()
     broken, lost = soak(options.trials, options.seed)
-    print(f"{options.trials} schedules in {time.time() - start:.0f} s, {len(broken)} broke a promise, Python ended {lost}")
+    print(
+        f"{options.trials} schedules in {time.time() - start:.0f} s, {len(broken)} broke a promise, Python ended {lost}"
+    )
     return bool(broken)
 
 
