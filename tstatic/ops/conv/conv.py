@@ -318,8 +318,9 @@ def _build(
     check_choice(data_format, LAYOUTS_BY_RANK[rank], "data_format", function, error=ShapeError)
     last = is_last(data_format)
     paddings, algorithm = padding_of(padding, rank, last, function)
+    strides = check_ints(stride, rank, "stride", function)
     attrs = {
-        "strides": check_ints(stride, rank, "stride", function),
+        "strides": strides,
         "paddings": paddings,
         "padding_algorithm": algorithm,
         "dilations": check_ints(dilation, rank, "dilation", function),
@@ -330,7 +331,7 @@ def _build(
     late = rank == 2 and output is not None and holds_variable(output[1])
     if late and output is not None:
         output_attrs(output[0], 1, rank, function)  # refuses both
-        attrs |= output_attrs(most_padding(attrs["strides"]), None, rank, function)
+        attrs |= output_attrs(most_padding(strides), None, rank, function)
     elif output is not None:
         attrs |= output_attrs(*output, rank, function)
     type = _type(rank, x, weight, groups, data_format, output is not None)
@@ -338,7 +339,7 @@ def _build(
         helper = LayerNamer(type, name)
         out: Variable = helper.emit(type, {"Input": x, "Filter": weight}, attrs)
         if late and output is not None:
-            padding = most_padding(attrs["strides"])
+            padding = most_padding(strides)
             out = cut_to(out, output[1], padding, 1 if last else 2, function)
         if bias is None:
             return out

@@ -231,9 +231,9 @@ def _accuracy(
     check_variable(input, "input", "accuracy", ("float16", "bfloat16", "float32", "float64"))
     check_variable(label, "label", "accuracy", ("int64", "int32"))
     helper = LayerNamer("accuracy", name)
-    given = k if isinstance(k, Variable) else None
+    counted = k if isinstance(k, Variable) else None
     values, indices = helper.emit(
-        "top_k_v2", {"X": input, "K": given}, {"k": 1 if given is not None else k, "sorted": False}
+        "top_k_v2", {"X": input, "K": counted}, {"k": 1 if counted is not None else k, "sorted": False}
     )
     ins = {"Out": values, "Indices": indices, "Label": label}
     given: dict[str, Variable] = {}
