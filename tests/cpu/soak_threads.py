@@ -1,7 +1,8 @@
 """Schedules of threads that run, fork, load and are interrupted: nothing hangs, and every result has the bits of a quiet process.
 
 ``python -m tests.cpu.soak_threads --trials 500`` prints what was broken, and fails if anything was. Each schedule is a process:
-a fork of one that has imported the package and used nothing of it, so that BLAS still has several threads.
+a fork of one that has imported the package and used nothing of it, so that BLAS still has several threads. Schedules that Python
+itself ends, by leaving its lock of imports held after Ctrl-C, are counted apart.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ import numpy as np
 import threadpoolctl
 
 import tstatic as paddle
+from tests.helpers import import_lock
 from tstatic import static
+
+LOST = "Python's own import lock was left held"
+"""What a schedule says that Ctrl-C ended in a callback of Python's: every import would wait for ever."""
 
 LIMIT = 240
 """Seconds after which a schedule counts as hung; one takes less than a second."""
@@ -210,14 +215,13 @@ def _interrupted(call: Callable[[], bytes], delay: float) -> None:
     sender.join()
 
 
-def schedule(seed: int, built: World, right: dict[str, bytes]) -> list[str]:
-    """Runs one schedule in this process; returns what was wrong."""
+def schedule(seed: int, built: World, right: dict[str, bytes], wrong: list[str]) -> None:
+    """Runs one schedule in this process; adds what was wrong, at once."""
     rng = random.Random(seed)
     warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads is what is tested
     world = built if seed % 3 else World(built.folder)  # built here, its threads load modules at the same time
     world.start()
     events = world.events()
-    wrong: list[str] = []
 
     def work(names: list[str]) -> None:
         for name in names:
@@ -248,7 +252,6 @@ def schedule(seed: int, built: World, right: dict[str, bytes]) -> list[str]:
     for thread in threads:
         thread.join()
     work(["infer"])
-    return wrong
 
 
 def trial(seed: int, built: World, right: dict[str, bytes]) -> str:
@@ -260,8 +263,19 @@ def trial(seed: int, built: World, right: dict[str, bytes]) -> str:
         os.setpgid(0, 0)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         faulthandler.dump_traceback_later(LIMIT, exit=True)
+        wrong: list[str] = []
+        own = os.getpid()
+
+        def note(dropped: Any) -> None:
+            if os.getpid() == own and import_lock.is_left_held(dropped):
+                os.write(write, "; ".join([*wrong, LOST]).encode())
+                os._exit(0)
+            sys.__unraisablehook__(dropped)
+
+        sys.unraisablehook = note
         try:
-            os.write(write, "; ".join(schedule(seed, built, right)).encode() or b"fine")
+            schedule(seed, built, right, wrong)
+            os.write(write, "; ".join(wrong).encode() or b"fine")
         except BaseException:
             traceback.print_exc()
         finally:
@@ -275,9 +289,9 @@ def trial(seed: int, built: World, right: dict[str, bytes]) -> str:
     return "" if text == "fine" else text or "it hung, or ended"
 
 
-def soak(trials: int, seed: int) -> list[str]:
-    """Runs schedules; returns what was broken."""
-    broken = []
+def soak(trials: int, seed: int) -> tuple[list[str], int]:
+    """Runs schedules; returns what was broken, and how many schedules Python itself ended."""
+    broken, lost = [], 0
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "right.npz"
         child = os.fork()
@@ -293,10 +307,14 @@ def soak(trials: int, seed: int) -> list[str]:
         right = {name: one.tobytes() for name, one in np.load(file).items()}
         built = World(folder)
         for i in range(trials):
-            if wrong := trial(seed + i, built, right):
+            wrong = trial(seed + i, built, right)
+            if wrong == LOST:
+                lost += 1
+                print(f"seed {seed + i}: {LOST}", flush=True)
+            elif wrong:
                 broken.append(f"seed {seed + i}: {wrong}")
                 print(broken[-1], flush=True)
-    return broken
+    return broken, lost
 
 
 def main() -> int:
@@ -307,8 +325,10 @@ def main() -> int:
     blas = [one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
     print(f"threads of BLAS before the first use: {blas}")
     start = time.time()
-    broken = soak(options.trials, options.seed)
-    print(f"{options.trials} schedules in {time.time() - start:.0f} s, {len(broken)} broke a promise")
+    broken, lost = soak(options.trials, options.seed)
+    print(
+        f"{options.trials} schedules in {time.time() - start:.0f} s, {len(broken)} broke a promise, Python ended {lost}"
+    )
     return bool(broken)
 
 

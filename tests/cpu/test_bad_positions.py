@@ -349,3 +349,31 @@ def test_an_update_that_does_not_wait_for_the_checks_is_found(monkeypatch: pytes
             return False
 
     assert not all(right_too(net) for net in orders())
+
+
+def loss_of_no_classes(name: str, label: Any) -> Any:
+    """The losses and the input's gradient of three rows without classes."""
+    main = static.Program()
+    with on(name), static.program_guard(main, static.Program()):
+        x = static.data("x", [3, 0])
+        x.stop_gradient = False
+        labels = static.data("label", [3], str(label.dtype))
+        loss = paddle.nn.functional.nll_loss(x, labels, ignore_index=-100, reduction="none")
+        (dx,) = static.gradients([paddle.sum(loss)], [x])
+        feed = {"x": np.ones((3, 0), "float32"), "label": label}
+        return static.Executor(CPUPlace()).run(main, feed=feed, fetch_list=[loss, dx])
+
+
+@pytest.mark.parametrize("name", ["cpu", *OTHERS])
+def test_labels_of_no_classes_may_all_be_ignored(name: str) -> None:
+    """Devices that learn of bad labels later refused them before they looked: only ``ignore_index`` is allowed there."""
+    loss, dx = loss_of_no_classes(name, np.full(3, -100))
+    assert loss.tolist() == [0, 0, 0]
+    assert dx.shape == (3, 0)
+    # The neighbours of an empty range, -1 and 0, are no classes either.
+    for bad in (-1, 0, 7):
+        with pytest.raises(IndexRangeError, match="class number that is out of range") as caught:
+            loss_of_no_classes(name, np.array([-100, bad, -100]))
+        assert str(bad) in str(caught.value)
+    with pytest.raises(IndexRangeError):  # a type that cannot hold the value which is ignored: 156 is -100 modulo 256
+        loss_of_no_classes(name, np.full(3, 156, np.uint8))

@@ -18,6 +18,10 @@ EXPENSIVE = 5_000 if SOAK else 54
 ONE_IN = 1 if SOAK else 80
 """Of about 39,000 programs that lack a part or have an absurd number in it."""
 
+pytestmark = pytest.mark.timeout(3600 if SOAK else 900)
+"""Seconds until a test counts as hung. The files themselves are held to calls and to processor time; all of them together take a
+quarter of an hour of it, on a machine with nothing else to do."""
+
 
 def loaded(how: str, count: int, folder: Path) -> dict[str, Any]:
     done = warm.run(

@@ -34,3 +34,32 @@ def test_the_soak_sees_products_of_several_threads() -> None:
     )
     assert done.returncode == 1
     assert "other bits" in done.stdout, done.stdout + done.stderr
+
+
+LEAVING = """
+import importlib._bootstrap as bootstrap
+def interrupted(call, delay):
+    lock = bootstrap._get_module_lock("nowhere")
+    def trace(frame, kind, argument):
+        # At {line} the callback that removes the lock.
+        code = frame.f_code
+        if code.co_name == "cb" and kind == "line" and frame.f_lineno == code.co_firstlineno + {line}:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+    sys.settrace(trace)
+    del lock
+    sys.settrace(None)
+soak_threads._interrupted = interrupted
+"""
+"""Interrupts Python's own callback, where a schedule would interrupt a run; ``line`` counts from its ``def``."""
+
+
+@pytest.mark.parametrize(("line", "lost"), [(2, True), (6, False)], ids=["between the lock and try", "within try"])
+def test_a_lock_that_python_left_held_is_told_apart(line: int, lost: bool) -> None:
+    """The schedule hung until its limit, as if the package had a lock that a signal leaves held."""
+    done = soak("--trials", "1", "--seed", "63", before=LEAVING.format(line=line))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("seed 63: Python's own import lock was left held" in done.stdout) is lost, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith(f"0 broke a promise, Python ended {int(lost)}")
+    assert lost or "KeyboardInterrupt" in done.stderr  # what is not that is printed as ever

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import inspect
 import os
 import random
 import signal
@@ -89,11 +90,16 @@ def _at(event: int, raised: type[BaseException], noted: list[int]) -> Any:
         file = frame.f_code.co_filename
         if not file.startswith(PACKAGE):
             return None
+        inside = trace if frame.f_code.co_name == "<module>" or file.endswith(REGISTERING) else None
+        # A generator that nobody asks to the end is closed, which a trace function hears of as of a call that raises. Python drops
+        # what is raised then, and no signal arrives there: its handlers run at the next instruction of the caller.
+        if frame.f_code.co_flags & inspect.CO_GENERATOR and kind != "line":
+            return inside
         noted[0] += 1
         if noted[0] == event:
             sys.settrace(None)
             raise raised
-        return trace if frame.f_code.co_name == "<module>" or file.endswith(REGISTERING) else None
+        return inside
 
     return trace
 

@@ -34,3 +34,31 @@ Registry.add = add
     done = soak("--trials", "1", "--seed", "2", before=once)
     assert done.returncode == 1
     assert "is registered twice" in done.stderr
+
+
+EVENTS = """
+import sys
+from tests.unit.soak_imports import _at
+from tstatic.ir.export import export
+dropped = []
+sys.unraisablehook = dropped.append
+event, heard = 0, 1
+while heard > event:  # until an export ends before the event
+    event, noted = event + 1, [0]
+    sys.settrace(_at(event, KeyboardInterrupt, noted))
+    try:
+        export(f"fluid.nothing_{event}")(lambda x: x)
+    except KeyboardInterrupt:
+        heard = event + 1
+    else:
+        heard = event
+    sys.settrace(None)
+    assert heard > event or noted[0] < event, f"event {event} raised, and nobody heard of it"
+assert event > 20 and not dropped, (event, dropped)
+"""
+
+
+def test_what_the_soak_raises_is_never_dropped() -> None:
+    """Within a generator that is closed it was: Python printed "Exception ignored", and the trial tried nothing."""
+    done = run_alone(EVENTS)
+    assert done.returncode == 0, done.stdout + done.stderr

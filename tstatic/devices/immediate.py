@@ -67,16 +67,18 @@ class ImmediateDevice(Device):
     def schedule(self, steps: Sequence[ReadyStep], region: Region) -> Schedule:
         made = ChainedSchedule(self, region.streams[0] if region.streams else None)
         works = []
+        pays = False
         for step in steps:
             if step.op is None or step.work is None:
                 continue
+            pays = pays or _pays_to_chain(step.work, region.threads)
             # Steps of their own: nobody knows what memory they access, so a chain ends there and its tiles cannot overtake a check.
             if step.before:
                 works.append((of_calls(list(step.before)), step.op))
             works.append((step.work, step.op))
             if step.after:
                 works.append((of_calls(list(step.after)), step.op))
-        if not any(_pays_to_chain(work, region.threads) for work, _ in works):
+        if not pays:
             for work, op in works:
                 made.add(work.calls(region.workspaces[0]), op)
         else:

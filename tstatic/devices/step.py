@@ -84,7 +84,7 @@ class Workspace:
 
 def _bytes(shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
     # A cache line each, as `Workspace.arrays` lays them, so that no two arrays of a tile share one.
-    return sum(-(-math.prod(s) * d.itemsize // 64) * 64 for s, d in shapes)
+    return sum([-(-math.prod(s) * d.itemsize // 64) * 64 for s, d in shapes])
 
 
 Span = tuple[int, int]
@@ -151,7 +151,7 @@ class BoundStep:
         writes: Any = (),
     ) -> None:
         """Adds a tile: a function from scratch arrays to calls, and the arrays that the calls read and write."""
-        self.tile_binders.append((maker, list(scratch)))
+        self.tile_binders.append((maker, scratch if isinstance(scratch, list) else list(scratch)))
         if self.accesses is not None:
             self.accesses.append((reads, writes))
 
@@ -167,7 +167,7 @@ class BoundStep:
 
     @property
     def scratch_bytes(self) -> int:
-        return max((_bytes(s) for _, s in self.tile_binders), default=0)
+        return max([_bytes(s) for _, s in self.tile_binders if s], default=0)
 
     @property
     def read_bytes(self) -> float:
@@ -187,8 +187,8 @@ class BoundStep:
         """Returns the calls of all tiles, one tile after another."""
         found: list[Call] = []
         for maker, scratch in self.tile_binders:
-            found += maker(workspace.arrays(scratch))
-        return [*found, *self.after]
+            found += maker(workspace.arrays(scratch) if scratch else [])
+        return found + self.after
 
 
 def of_calls(calls: list[Call], on_host: str = "") -> BoundStep:
@@ -300,10 +300,13 @@ class Schedule:
 
 def calls_bytes(calls: Sequence[Call]) -> int:
     """Returns about how many bytes calls keep, those included that they make themselves, in this thread or in several."""
-    return sum(CALL_BYTES + _function_bytes(function, args) for function, args in calls)
-
-
-def _function_bytes(function: Any, args: tuple[Any, ...]) -> int:
-    """Returns the bytes of what a call refers to, where the function's owner tells them."""
-    known = getattr(getattr(function, "__self__", function), "kept_bytes", None)
-    return 0 if known is None else int(known(*args))
+    total = CALL_BYTES * len(calls)
+    for function, args in calls:
+        # Most are numpy's own, which know of nothing.
+        if type(function) is np.ufunc or function is np.copyto:
+            continue
+        # Of what a call refers to, where the function's owner tells it.
+        known = getattr(getattr(function, "__self__", function), "kept_bytes", None)
+        if known is not None:
+            total += int(known(*args))
+    return total

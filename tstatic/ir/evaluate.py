@@ -60,7 +60,7 @@ def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, A
     """
     assert definition.infer is not None, f"{definition.type} has no infer"
     # The shape rule of an op on complex values is that of their parts.
-    parts = definition.complex != "own" and _holds_complex(metas)
+    parts = _holds_complex(metas) and definition.complex != "own"
     if parts:
         _check_takes_complex(definition, metas)
         metas = [_each(_part, m) for m in metas]
@@ -68,7 +68,7 @@ def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, A
     if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
         result = (result,)
     for one in result:
-        if isinstance(one, Meta) and one.rank > MOST_AXES:
+        if isinstance(one, Meta) and len(one.shape) > MOST_AXES:
             raise ShapeError(
                 f"the result of {definition.type} has more axes than an array can have",
                 expected=f"at most {MOST_AXES} axes",
@@ -112,10 +112,9 @@ def infer_with_unchecked(
 
 def _holds_complex(metas: Sequence[Any]) -> bool:
     for meta in metas:
-        if isinstance(meta, list | tuple):
-            if _holds_complex(meta):
-                return True
-        elif meta is not None and meta.dtype.is_complex:
+        if meta is None:
+            continue
+        if meta.dtype.is_complex if type(meta) is Meta else _holds_complex(meta):
             return True
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +39,19 @@ class Limits:
     def allows(self, value: int) -> bool:
         """Returns whether a value is within the limits of every column."""
         return max(self.low) <= value <= min(self.high)
+
+    def allowing(self, dtype: np.dtype[Any]) -> Limits | None:
+        """Returns limits with at least one value of this type within them, for devices that clip to limits.
+
+        Itself, or, where there is nothing that positions could point to, what allows the ignored value alone; ``None`` where no
+        value is allowed.
+        """
+        if max(self.low) <= min(self.high):
+            return self
+        ignored = self.ignored
+        if ignored is None or not np.iinfo(dtype).min <= ignored <= np.iinfo(dtype).max:
+            return None
+        return replace(self, low=(ignored,), high=(ignored,))
 
     def check(self, values: np.ndarray[Any, Any]) -> None:
         """Refuses an array with another value.

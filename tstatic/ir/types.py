@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -185,9 +186,6 @@ def dtype_of(value: Any) -> DType:
         return known
     if isinstance(value, DType):
         return value
-    # Of arrays: asked for each of them wherever steps are bound.
-    if isinstance(value, np.dtype) and (known := _BY_NUMPY.get(value)) is not None:
-        return known
     if isinstance(value, str):
         name = value.removeprefix("paddle.").removeprefix("tstatic.").removeprefix("torch.")
         found = DTYPES.get(name) or _ALIASES.get(name) or _of_numpy(name)
@@ -250,11 +248,11 @@ class Meta:
     @property
     def numel(self) -> int:
         """Number of elements; ``-1`` when a size is unknown."""
-        return numel(self.shape)
+        return UNKNOWN if UNKNOWN in self.shape else math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        size: int = self.numel * self.dtype.itemsize
+        size: int = (UNKNOWN if UNKNOWN in self.shape else math.prod(self.shape)) * self.dtype.itemsize
         return size
 
     def with_shape(self, shape: Iterable[int]) -> Meta:
@@ -276,12 +274,7 @@ _set_shape, _set_dtype = vars(Meta)["shape"].__set__, vars(Meta)["dtype"].__set_
 
 def numel(shape: Sequence[int]) -> int:
     """Returns the product of the sizes; ``-1`` when a size is unknown."""
-    total = 1
-    for size in shape:
-        if size < 0:
-            return UNKNOWN
-        total *= size
-    return total
+    return UNKNOWN if UNKNOWN in shape else math.prod(shape)
 
 
 def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:

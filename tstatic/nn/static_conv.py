@@ -25,6 +25,7 @@ from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, is_last, padding_of
 from tstatic.ops.conv.conv import output_attrs
 from tstatic.ops.conv.deformable_conv import deform
+from tstatic.ops.conv.output_sizes import cut_to, holds_variable, most_padding
 
 
 def _channels(input: Any, num_filters: Any, groups: Any, data_format: Any, rank: int, function: str) -> tuple[int, int]:
@@ -244,7 +245,7 @@ def conv2d_transpose(
     Args:
         input: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats, ``c`` known.
         num_filters: Number of output channels.
-        output_size: An int or ``[oh, ow]``; chooses among the sizes that are possible.
+        output_size: An int or ``[oh, ow]``; chooses among the sizes that are possible. With ``filter_size`` it may hold Variables.
         filter_size: An int or ``[height, width]``; follows from ``output_size`` if ``None``.
         padding: What is removed from the output; as in :func:`conv2d`.
         stride, dilation, groups, use_cudnn, act, name, data_format: As in :func:`conv2d`.
@@ -346,6 +347,7 @@ def _conv_transpose(
     last = is_last(data_format)
     paddings, algorithm = padding_of(padding, rank, last, function)
     strides, dilations = check_ints(stride, rank, "stride", function), check_ints(dilation, rank, "dilation", function)
+    late = rank == 2 and filter_size is not None and holds_variable(output_size)
     if filter_size is None:
         kernel = _kernel_for(function, input, output_size, strides, paddings, dilations, algorithm, last)
     else:
@@ -361,11 +363,13 @@ def _conv_transpose(
         "dilations": dilations,
         "groups": groups,
         "data_format": data_format,
-        **output_attrs(0, output_size, rank, function),
+        **output_attrs(most_padding(strides) if late else 0, None if late else output_size, rank, function),
     }
     helper = LayerHelper(type, name=name, bias_attr=bias_attr, act=act)
     w = helper.create_parameter(param_attr, (count, num_filters // groups, *kernel), input.dtype)
     out = helper.emit(type, {"Input": input, "Filter": w}, attrs)
+    if late:
+        out = cut_to(out, output_size, most_padding(strides), 1 if last else 2, function)
     return _finish(helper, out, data_format)
 
 

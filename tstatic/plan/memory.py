@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,9 @@ class Lifetime:
     nbytes: int
     first: int
     last: int
+
+
+_bytes_of, _first_of, _last_of = (operator.attrgetter(name) for name in ("nbytes", "first", "last"))
 
 
 class _FreeList:
@@ -96,16 +100,20 @@ def place(lifetimes: Sequence[Lifetime], reuse: bool = True) -> tuple[Mapping[st
             top += aligned(b.nbytes)
         return offsets, top
     free = _FreeList()
-    # Of buffers that begin together the largest first: small ones fit into what it leaves.
-    starts = sorted(lifetimes, key=lambda b: (b.first, -b.nbytes))
-    ends = sorted(lifetimes, key=lambda b: b.last)
+    sizes = {b.name: -(-b.nbytes // ALIGN) * ALIGN or ALIGN for b in lifetimes}
+    # Of buffers that begin together the largest first: small ones fit into what it leaves. Sorting twice keeps that order and
+    # calls no function of Python.
+    starts = sorted(lifetimes, key=_bytes_of, reverse=True)
+    starts.sort(key=_first_of)
+    ends = sorted(lifetimes, key=_last_of)
     done = 0
     for b in starts:
         # A buffer that ends with the step that begins this one is still read by it: only earlier ones are free.
-        while done < len(ends) and ends[done].last < b.first:
-            free.give(offsets[ends[done].name], aligned(ends[done].nbytes))
+        while ends[done].last < b.first:
+            ended = ends[done].name
+            free.give(offsets[ended], sizes[ended])
             done += 1
-        offsets[b.name] = free.take(aligned(b.nbytes))
+        offsets[b.name] = free.take(sizes[b.name])
     return offsets, free.top
 
 

@@ -129,7 +129,8 @@ class LateChecks:
             entry = op.inputs[at]
             value = entry if place is None else entry[place]  # type: ignore[index]
             assert isinstance(value, str)
-            if min(limits.high) < max(limits.low):
+            asked = limits.allowing(array.dtype)
+            if asked is None:
                 error = IndexRangeError(
                     f"{limits.what} holds a value that is out of range",
                     expected="no positions: what they point into has a size of 0",
@@ -147,7 +148,7 @@ class LateChecks:
                 word = device.slice(self.words, len(self._checks), (1,))
                 found = _Check(op, limits, array, kept, device.empty(array.shape, array.dtype), word)
                 self._checks[value, limits] = found
-                calls += device.limit(array, limits, found.kept, found.safe, word, stream)
+                calls += device.limit(array, asked, found.kept, found.safe, word, stream)
                 written += [device.span(one) for one in (found.safe, word)]
             else:
                 read.append(device.span(found.safe))

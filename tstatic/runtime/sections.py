@@ -87,7 +87,8 @@ class Sized:
 
     def measure(self) -> int:
         """Measures again what it takes, which grows when its calls first run; returns by how much it grew."""
-        before, self.nbytes = self.nbytes, self.own_bytes + sum(one.kept_bytes for one in self.schedules.values())
+        schedules = (one for one in self.schedules.values() if one is not _NO_CALLS)
+        before, self.nbytes = self.nbytes, self.own_bytes + sum(one.kept_bytes for one in schedules)
         return self.nbytes - before
 
 
@@ -455,11 +456,13 @@ class Sections:
         """Binds the ops of a section to its arrays; adds those of views."""
         outside, device, stream = self._arrays, self._device, self._device.stream()
 
-        def entry(one: Entry) -> Any:
-            if one is None:
-                return None
+        def array(one: Entry) -> Any:
+            # A tuple is no value's name.
+            found = inside.get(one)  # type: ignore[arg-type]
+            if found is not None or one is None:
+                return found
             if isinstance(one, str):
-                return inside[one] if one in inside else outside[one]
+                return outside[one]
             return [None if v == EMPTY else inside[v] if v in inside else outside[v] for v in one]
 
         works = []
@@ -472,7 +475,7 @@ class Sections:
                 shown = partial(view, **op.definition.pick(view, op.attrs))
                 inside[result] = device.derive(inside[views[result]], shown)
                 continue
-            ins, outs = [entry(e) for e in op.inputs], [entry(e) for e in op.outputs]
+            ins, outs = list(map(array, op.inputs)), list(map(array, op.outputs))
             works.append((member.number, device.bind(op, ins, outs, member.reserved, stream), op))
         return works
 
@@ -570,7 +573,8 @@ def _adjacent(
     """Yields works in groups between which no step of another kind lies."""
     group: list[tuple[int, BoundStep, FrozenOp]] = []
     for one in works:
-        if group and not all(n in numbers for n in range(group[-1][0], one[0])):
+        # Of most sections all steps follow each other.
+        if group and one[0] > group[-1][0] + 1 and not all(n in numbers for n in range(group[-1][0], one[0])):
             yield group
             group = []
         group.append(one)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache as cache_result
 
 from tstatic import flags
@@ -82,7 +81,7 @@ def for_any_size(
             # A rule that needs sizes to be known; if it is an error in the program, compiling for these sizes says so.
             cache.refuse_any_size(key)
             return None
-    return replace(known, exact=exact)
+    return Bound(known.compilation, known.sessions, known.group, known.kept, exact)
 
 
 __all__ = ["for_any_size", "opened"]

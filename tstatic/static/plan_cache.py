@@ -107,11 +107,6 @@ class _Kept:
     served: int = 0
 
 
-def _family_key(key: Key) -> Hashable:
-    """Returns what the keys for all sizes and types of the same feeds have in common."""
-    return key._replace(feed_signature=()), tuple(name for name, *_ in key.feed_signature[0])
-
-
 class CompileCache:
     """Keeps the compilations of one Executor, with their sessions, by key.
 
@@ -137,6 +132,7 @@ class CompileCache:
         self._again = 0
         self._removed: OrderedDict[int, None] = OrderedDict()
         self._runs_at_removal = 0
+        self._asked: tuple[Key | None, Hashable] = (None, None)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -169,29 +165,42 @@ class CompileCache:
                 self._trim()
         return found.bound
 
+    def _family_key(self, key: Key) -> Hashable:
+        """Returns what the keys for all sizes and types of the same feeds have in common."""
+        asked, answer = self._asked
+        if asked is not key:
+            # A new size asks four times.
+            answer = key._replace(feed_signature=()), tuple([part[0] for part in key.feed_signature[0]])
+            self._asked = key, answer
+        return answer
+
     def family(self, key: Key) -> Family | None:
         """Returns what compilations for other sizes than a key's have in common with it, if there was one."""
-        relatives = self._relatives.get(_family_key(key))
+        relatives = self._relatives.get(self._family_key(key))
         return None if relatives is None else relatives.family
 
     def any_size(self, key: Key) -> Bound | None:
         """Returns the plan of a key's family that serves sizes without a plan of their own, with its session."""
-        relatives = self._relatives.get(_family_key(key))
+        relatives = self._relatives.get(self._family_key(key))
         return None if relatives is None else relatives.any_size
 
     def deserves_own_plan(self, key: Key) -> bool:
         """Returns whether a size ran so often with a plan for any size that one of its own pays."""
         found = self._entries.get(key)
-        shares = found is not None and found.bound.exact is not None and found.served >= OWN_PLAN
+        return found is not None and self._deserves(found)
+
+    @staticmethod
+    def _deserves(found: _Kept) -> bool:
+        shares = found.bound.exact is not None and found.served >= OWN_PLAN
         return shares and not flags.flag("FLAGS_max_recompiles")
 
     def refuse_any_size(self, key: Key) -> None:
         """Records that the program cannot be planned without sizes."""
-        self._relatives[_family_key(key)].refuses = True
+        self._relatives[self._family_key(key)].refuses = True
 
     def refuses_any_size(self, key: Key) -> bool:
         """Returns whether that was recorded."""
-        return self._relatives[_family_key(key)].refuses
+        return self._relatives[self._family_key(key)].refuses
 
     def arenas(self, device: Device, group: Group | None, count: int) -> list[Arenas]:
         """Returns the memory that the plans of each of ``count`` replicas share."""
@@ -203,14 +212,18 @@ class CompileCache:
         program = entry.compilation.program
         # Signals wait, so that entries, families and bytes always agree.
         with shield:
-            again = hash(key) in self._removed
-            self._removed.pop(hash(key), None)
+            again = bool(self._removed) and hash(key) in self._removed
+            if again:
+                del self._removed[hash(key)]
             self._again += again
             self._compiled += 1
-            record = self.ledger.add(key, repr(program), seconds, again, OWN if self.deserves_own_plan(key) else "")
+            before = self._entries.get(key)
+            own = before is not None and self._deserves(before)
+            record = self.ledger.add(key, repr(program), seconds, again, OWN if own else "")
             last = next(reversed(self._entries.values()), None)
-            self._remove(key)
-            shared = _family_key(key)
+            if before is not None:
+                self._remove(key)
+            shared = self._family_key(key)
             relatives = self._relatives.get(shared)
             if relatives is None:
                 relatives = self._relatives[shared] = _Relatives(shared, entry.compilation.family)

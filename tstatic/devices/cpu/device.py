@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -29,17 +30,17 @@ from tstatic.ir.types import Meta
 from tstatic.records import Machine
 
 
-def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[list[Any], list[Any]]]:
+def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[Sequence[Any], Sequence[Any]]]:
     """Cuts arrays of one shape flat, and broadcast ones along the first axis with more than one item."""
-    arrays = [*ins, *outs]
-    out = next(o for o in outs if o is not None)
+    out = outs[0] if outs[0] is not None else next(o for o in outs if o is not None)
     if out.size <= POINTWISE.size:
-        return [(list(ins), list(outs))]
+        return [(ins, outs)]
+    arrays = [*ins, *outs]
     # A flat cut gives tiles of equal size whatever the shape; broadcast or strided operands need one along an axis.
     flat = all(a is None or (a.shape == out.shape and a.flags.c_contiguous) for a in arrays)
     axis, parts = row_parts((out.size,) if flat else out.shape, POINTWISE)
     if parts is None:
-        return [(list(ins), list(outs))]
+        return [(ins, outs)]
 
     def cut(a: Any, part: slice) -> Any:
         if a is None:
@@ -89,14 +90,12 @@ def prepare(
         ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], metas: Metas | None = None
     ) -> None:
         given, made = metas or (metas_of(ins), metas_of(outs))
-
-        def calls(scratch: list[Any]) -> list[Call]:
-            bound = ref.bind_arrays(ins, outs, attrs, scratch, reserved)
-            return [*index_checks(definition, ins, attrs), *bound] if checked else bound
-
+        needs = ref.scratch(given, made, attrs)
+        # Not a closure: its cells would be half of what the garbage collector looks at while a new size is bound.
+        calls = functools.partial(_bound, definition if checked else None, ref, ins, outs, attrs, reserved)
         # A slot that only lends its shape does not access memory, and must not keep steps from being chained.
         reads = ins if read is None else [a for a, is_read in zip(ins, read, strict=True) if is_read]
-        work.add(calls, [(m.shape, m.dtype.np) for m in ref.scratch(given, made, attrs)], reads, outs)
+        work.add(calls, [(m.shape, m.dtype.np) for m in needs] if needs else [], reads, outs)
 
     if definition.dynamic is not None:
         # Sizes that depend on values in general, and are known here: the reference allocates all the same.
@@ -104,11 +103,13 @@ def prepare(
         return work
     aligned = ref.aligned(ins, attrs)
     if aligned is not None and cut:
-        for tile_ins, tile_outs in _tiles_of_pointwise(aligned[1], outs):
-            add(aligned[0], tile_ins, tile_outs, reserved)
+        ref, ins = aligned
+        for tile_ins, tile_outs in _tiles_of_pointwise(ins, outs):
+            add(ref, tile_ins, tile_outs, reserved)
         return work
-    tiles, metas = None, (metas_of(ins), metas_of(outs))
+    tiles, metas = None, None
     if definition.split is not None and cut:
+        metas = metas_of(ins), metas_of(outs)
         # From metadata alone: shapes decide, never values or the number of threads (docs/design/0003).
         tiles = definition.split(*metas[0], *metas[1], **definition.pick(definition.split, attrs))
     if not tiles:
@@ -135,6 +136,15 @@ def prepare(
         work.after_spans += spans_of([*parts, outs[i]])
         work.own_bytes += sum(part.nbytes for part in parts)
     return work
+
+
+def _bound(
+    checked: OpDef | None, ref: Ref, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any],
+    reserved: Mapping[str, Any], scratch: list[Any],
+) -> list[Call]:  # fmt: skip
+    """Returns the calls of a tile, after those that check the positions in its inputs, if the definition has such."""
+    bound = ref.bind_arrays(ins, outs, attrs, scratch, reserved)
+    return bound if checked is None else [*index_checks(checked, ins, attrs), *bound]
 
 
 def _compute_into(

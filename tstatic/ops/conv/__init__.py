@@ -5,6 +5,7 @@
 * ``interpolate``: Resizing by interpolation along one to three axes: nearest, linear and cubic.
 * ``interpolate_functions``: Public functions of resizing, of Paddle 2.x and 1.x.
 * ``interpolate_when_run``: Resizing to sizes that are known when the program runs.
+* ``output_sizes``: Sizes of a transposed convolution's output that Variables give when the program runs.
 * ``pool``: Maximum and average pooling over two or three axes: sliding, global and adaptive windows; maxima also with
   their places.
 * ``pool_first_generation``: Pooling under the names of Paddle 1.x.

@@ -156,8 +156,12 @@ def of_any_batch(rule: Callable[..., Meta]) -> Callable[..., Meta]:
 # ------------------------------------------------------------------------------------------------- scratch and tiles
 def as_metas(buffers: Sequence[Buffer]) -> tuple[Meta, ...]:
     """Returns scratch buffers as metadata."""
-    dtypes = {dtype: dtype_of(dtype) for _, dtype in buffers}
-    return tuple([Meta(shape, dtypes[dtype]) for shape, dtype in buffers])
+    if not buffers:
+        return ()
+    # Nearly all are of one dtype.
+    first = buffers[0][1]
+    common = dtype_of(first)
+    return tuple([Meta(shape, common if dtype is first else dtype_of(dtype)) for shape, dtype in buffers])
 
 
 def split_batch(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile] | None:

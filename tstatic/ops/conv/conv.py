@@ -38,6 +38,7 @@ from tstatic.ops.conv._sliding import (
     torch_back,
     torch_first,
 )
+from tstatic.ops.conv.output_sizes import cut_to, holds_variable, most_padding
 from tstatic.tuned._common import Array
 
 
@@ -317,20 +318,29 @@ def _build(
     check_choice(data_format, LAYOUTS_BY_RANK[rank], "data_format", function, error=ShapeError)
     last = is_last(data_format)
     paddings, algorithm = padding_of(padding, rank, last, function)
+    strides = check_ints(stride, rank, "stride", function)
     attrs = {
-        "strides": check_ints(stride, rank, "stride", function),
+        "strides": strides,
         "paddings": paddings,
         "padding_algorithm": algorithm,
         "dilations": check_ints(dilation, rank, "dilation", function),
         "groups": groups,
         "data_format": data_format,
     }
-    if output is not None:
+    # As in Paddle, images alone have sizes that are known when the program runs.
+    late = rank == 2 and output is not None and holds_variable(output[1])
+    if late and output is not None:
+        output_attrs(output[0], 1, rank, function)  # refuses both
+        attrs |= output_attrs(most_padding(strides), None, rank, function)
+    elif output is not None:
         attrs |= output_attrs(*output, rank, function)
     type = _type(rank, x, weight, groups, data_format, output is not None)
     if rank > 1:
         helper = LayerNamer(type, name)
         out: Variable = helper.emit(type, {"Input": x, "Filter": weight}, attrs)
+        if late and output is not None:
+            padding = most_padding(strides)
+            out = cut_to(out, output[1], padding, 1 if last else 2, function)
         if bias is None:
             return out
         # As an image of one pixel, as Paddle adds it here.
@@ -489,7 +499,7 @@ def conv2d_transpose(
         padding: What is cut off; as in :func:`conv2d`.
         output_padding: Rows and columns added at the bottom and right, less than the stride.
         groups: Number of groups.
-        output_size: The output's sizes, instead of ``output_padding``.
+        output_size: The output's sizes, instead of ``output_padding``: an int, a list, or Variables of one or two integers.
         data_format: Layout of the axes, which says where the channels are.
         name: The layer's name.
 

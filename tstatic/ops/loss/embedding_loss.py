@@ -204,7 +204,7 @@ def cosine_embedding_loss(
 
 
 @export("nn.functional.npair_loss")
-def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002) -> Variable:
+def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: float | Variable = 0.002) -> Variable:
     """Returns the cross entropy of the products of all anchors with all positives, plus weight decay; ``[]``.
 
     Each row's distribution is even over the positives that have its label. The decay is ``l2_reg / 4`` times the mean squared
@@ -214,7 +214,7 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
         anchor: Floats ``[batch, size]``.
         positive: The same shape.
         labels: Class numbers ``[batch]``.
-        l2_reg: Factor of the decay.
+        l2_reg: Factor of the decay: a number, or a Variable of one.
 
     Raises:
         ShapeError: If the shapes do not fit.
@@ -226,7 +226,8 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
         array(0.5032, dtype=float32)
     """
     a, b, classes = variables("npair_loss", anchor=anchor, positive=positive, labels=labels)
-    check_number(l2_reg, "l2_reg", "npair_loss")
+    if not isinstance(l2_reg, Variable):
+        check_number(l2_reg, "l2_reg", "npair_loss")
     check_same_shape((a, b), ("anchor", "positive"), "npair_loss")
     check_fit(
         len(a.shape) == 2 and len(classes.shape) == 1, (a, classes), ("anchor", "labels"),

@@ -67,7 +67,7 @@ def gaussian_nll_loss(
     label: Variable,
     variance: Variable,
     full: bool = False,
-    epsilon: float = 1e-6,
+    epsilon: float | Variable = 1e-6,
     reduction: str = "mean",
     name: str | None = None,
 ) -> Variable:
@@ -78,7 +78,7 @@ def gaussian_nll_loss(
         label: Samples that broadcast with ``input``.
         variance: Positive floats of the shape of ``input``, or with size 1 for its last axis, or without that axis.
         full: Add the constant ``log(2 pi) / 2``.
-        epsilon: Least variance; smaller ones count as this one, and get no gradient.
+        epsilon: Least variance, a number or a Variable of one; smaller ones count as this one, and get no gradient.
         reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
         name: Name of the last layer of a mean or a sum.
 
@@ -93,7 +93,8 @@ def gaussian_nll_loss(
     """
     function = "gaussian_nll_loss"
     check_choice(reduction, REDUCTIONS, "reduction", function)
-    check_number(epsilon, "epsilon", function, above=0.0)
+    if not isinstance(epsilon, Variable):
+        check_number(epsilon, "epsilon", function, above=0.0)
     x, y, spread = variables(function, input=input, label=label, variance=variance)
     for value, arg in ((x, "input"), (y, "label"), (spread, "variance")):
         check_dtype(value, FLOATS, arg, function)

@@ -225,13 +225,16 @@ register(OpDef(
 
 # ---------------------------------------------------------------------------------------------------- public functions
 def _accuracy(
-    input: Variable, label: Variable, k: int, correct: Variable | None, total: Variable | None, name: str | None,
+    input: Variable, label: Variable, k: int | Variable, correct: Variable | None, total: Variable | None, name: str | None,
     one_d: bool,
 ) -> Variable:  # fmt: skip
     check_variable(input, "input", "accuracy", ("float16", "bfloat16", "float32", "float64"))
     check_variable(label, "label", "accuracy", ("int64", "int32"))
     helper = LayerNamer("accuracy", name)
-    values, indices = helper.emit("top_k_v2", {"X": input}, {"k": k, "sorted": False})
+    counted = k if isinstance(k, Variable) else None
+    values, indices = helper.emit(
+        "top_k_v2", {"X": input, "K": counted}, {"k": 1 if counted is not None else k, "sorted": False}
+    )
     ins = {"Out": values, "Indices": indices, "Label": label}
     given: dict[str, Variable] = {}
     late = []
@@ -258,7 +261,7 @@ def _accuracy(
 def accuracy(
     input: Variable,
     label: Variable,
-    k: int = 1,
+    k: int | Variable = 1,
     correct: Variable | None = None,
     total: Variable | None = None,
     name: str | None = None,
@@ -268,7 +271,7 @@ def accuracy(
     Args:
         input: Predictions of shape [batch, classes].
         label: Class numbers of shape [batch, 1].
-        k: How many predictions count.
+        k: How many predictions count: an int, or a Variable of one integer.
         correct: Gets the number of hits.
         total: Gets the number of samples.
         name: Name of the layer.

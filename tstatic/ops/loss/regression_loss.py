@@ -381,13 +381,13 @@ def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str
 
 
 @export("nn.functional.dice_loss", "fluid.layers.dice_loss")
-def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
+def dice_loss(input: Variable, label: Variable, epsilon: float | Variable = 1e-5, name: str | None = None) -> Variable:
     """Returns the mean over the batch of ``1 - 2 * overlap / (sum of both + epsilon)``, ``[]``.
 
     Args:
         input: Probabilities ``[batch, ..., classes]``.
         label: Class numbers ``[batch, ..., 1]``.
-        epsilon: Keeps the quotient finite.
+        epsilon: Keeps the quotient finite: a number, or a Variable of one.
         name: Name of the last layer.
 
     Raises:
@@ -405,7 +405,11 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     rest = {"dim": tuple(range(1, len(x.shape)))}
     overlap = emit_one("reduce_sum", {"X": emit_one("elementwise_mul", {"X": x, "Y": hot})}, rest)
     sums = [emit_one("reduce_sum", {"X": v}, rest) for v in (x, hot)]
-    both = emit_one("scale", {"X": emit_one("elementwise_add", {"X": sums[0], "Y": sums[1]})}, {"bias": float(epsilon)})
+    both = emit_one("elementwise_add", {"X": sums[0], "Y": sums[1]})
+    if isinstance(epsilon, Variable):
+        both = emit_one("elementwise_add", {"X": both, "Y": epsilon})
+    else:
+        both = emit_one("scale", {"X": both}, {"bias": float(epsilon)})
     share = emit_one("elementwise_div", {"X": emit_one("scale", {"X": overlap}, {"scale": 2.0}), "Y": both})
     return labels.reduced(emit_one("scale", {"X": share}, {"scale": -1.0, "bias": 1.0}), "mean", name)
 

@@ -8,6 +8,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN
+from tstatic.ops.elementwise.scale import clip
 from tstatic.ops.shape._shapes import emit_one
 
 
@@ -159,13 +160,13 @@ def bilinear_product(
 
 
 @export("nn.functional.cosine_similarity")
-def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e-8) -> Variable:
+def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float | Variable = 1e-8) -> Variable:
     """Returns ``sum(x1 * x2) / sqrt(max(sum(x1 * x1) * sum(x2 * x2), eps ** 2))`` along an axis, which is dropped.
 
     Args:
         x1, x2: Floats of shapes that broadcast.
         axis: Along which vectors lie.
-        eps: Least product of the two lengths.
+        eps: Least product of the two lengths: a number, or a Variable of one.
 
     Example:
         >>> a, b = paddle.to_tensor([[1.0, 0.0], [1.0, 1.0]]), paddle.to_tensor([[0.0, 2.0], [3.0, 3.0]])
@@ -180,7 +181,7 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
         product = emit_one("elementwise_mul", {"X": a, "Y": b})
         sums.append(emit_one("reduce_sum", {"X": product}, {"dim": (axis,)}))
     square = emit_one("elementwise_mul", {"X": sums[1], "Y": sums[2]})
-    square = emit_one("clip", {"X": square}, {"min": eps * eps, "max": float("inf")})
+    square = clip(square, min=eps * eps)
     return emit_one("elementwise_div", {"X": sums[0], "Y": emit_one("sqrt", {"X": square})})
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from tstatic.errors import FeedError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_dtype, check_int, check_rank
+from tstatic.ir.checks import FLOATS, INTEGERS, check_dtype, check_int, check_rank
 from tstatic.ir.drawn import UNIT_24, Drawn
+from tstatic.ir.evaluate import metas_of
 from tstatic.ir.indices import Index
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
@@ -63,16 +64,27 @@ register(OpDef(
 ))  # fmt: skip
 
 
-def _multinomial_infer(x: Meta, num_samples: int, replacement: bool) -> Meta:
+def _multinomial_infer(x: Meta, given: Meta | None, num_samples: int, replacement: bool) -> Meta:
     check_dtype(x, FLOATS, "X", "multinomial")
     check_rank(x, (1, 2), "X", "multinomial", layout="[categories] or [rows, categories]")
+    if given is not None:
+        check_dtype(given, INTEGERS, "num_samples", "multinomial")
+        return Meta((*x.shape[:-1], UNKNOWN), int64)
     most = None if replacement or x.shape[-1] == UNKNOWN else x.shape[-1]
     fix = "" if num_samples < 1 else "draw fewer samples, or pass replacement=True"
     check_int(num_samples, "num_samples", "multinomial", 1, most, fix=fix, error=ProgramError)
     return Meta((*x.shape[:-1], num_samples), int64)
 
 
-def _multinomial_ref(x: Array, out: Array, *, num_samples: int, replacement: bool, seed: int, rng: Any) -> None:
+def _multinomial_ref(
+    x: Array, given: Array | None, out: Array | None, *, num_samples: int, replacement: bool, seed: int, rng: Any
+) -> Array | None:
+    if given is not None:
+        num_samples = int(given.reshape(-1)[0])
+        made = np.empty(_multinomial_infer(metas_of([x])[0], None, num_samples, replacement).shape, np.int64)
+        _multinomial_ref(x, None, made, num_samples=num_samples, replacement=replacement, seed=seed, rng=rng)
+        return made
+    assert out is not None
     key = philox_key(rng, seed)
     rows = x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x
     found = out.reshape(1, -1) if out.ndim == 1 else out
@@ -99,9 +111,15 @@ def _multinomial_ref(x: Array, out: Array, *, num_samples: int, replacement: boo
                 arrival = -np.log(u + draw.ONE_53) / weights
             arrival[weights == 0] = np.inf
             found[i] = np.argsort(arrival, kind="stable")[:num_samples]
+    return None
 
 
-def _multinomial_lower(torch: Any, x: Any, *, num_samples: int, replacement: bool, seed: int, rng: Any) -> Any:
+def _multinomial_lower(
+    torch: Any, x: Any, given: Any, *, num_samples: int, replacement: bool, seed: int, rng: Any
+) -> Any:
+    if given is not None:
+        num_samples = int(given)
+        _multinomial_infer(Meta(tuple(x.shape), float32), None, num_samples, replacement)
     weights = x.double().reshape(-1, x.shape[-1])
     rows, drawn = weights.shape[0], num_samples if replacement else weights.shape[1]
     u = draw.torch_uniform(
@@ -120,15 +138,15 @@ def _multinomial_lower(torch: Any, x: Any, *, num_samples: int, replacement: boo
 
 
 register(OpDef(
-    "multinomial", "X -> Out", attrs={"num_samples": 1, "replacement": False, "seed": 0}, infer=_multinomial_infer,
-    ref=_multinomial_ref, lower=_multinomial_lower, random=True, effects=True,
+    "multinomial", "X, NumSamplesTensor? -> Out", attrs={"num_samples": 1, "replacement": False, "seed": 0},
+    infer=_multinomial_infer, ref=_multinomial_ref, lower=_multinomial_lower, random=True, effects=True,
     domain=Domain(
         cases=(
-            Case(((6,),), {"num_samples": 3}),
-            Case(((4, 9),), {"num_samples": 9}),
-            Case(((4, 9),), {"num_samples": 20, "replacement": True}),
-            Case(((1,),), {"num_samples": 1}),
-            Case(((0, 3),), {"num_samples": 2}),
+            Case(((6,), None), {"num_samples": 3}),
+            Case(((4, 9), None), {"num_samples": 9}),
+            Case(((4, 9), None), {"num_samples": 20, "replacement": True}),
+            Case(((1,), None), {"num_samples": 1}),
+            Case(((0, 3), None), {"num_samples": 2}),
         ),
         values={"X": ValueRange(0.01, 1.0)},
         floats=("float32", "float64"),
@@ -194,20 +212,24 @@ def bernoulli(x: Variable, name: str | None = None) -> Variable:
 
 
 @export("tensor.multinomial", "Variable.multinomial", op="multinomial")
-def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None) -> Variable:
+def multinomial(
+    x: Variable, num_samples: int | Variable = 1, replacement: bool = False, name: str | None = None
+) -> Variable:
     """Draws category numbers with chances proportional to ``x``.
 
     Args:
         x: Weights of shape [categories] or [rows, categories]; they need not sum to 1.
-        num_samples: Draws per row.
+        num_samples: Draws per row: an int, or a Variable of one integer.
         replacement: Whether a category may come more than once.
         name: Name of the result.
 
     Returns:
         int64 of shape [num_samples] or [rows, num_samples].
     """
-    attrs = {"num_samples": num_samples, "replacement": replacement}
-    return emit_one("multinomial", {"X": check_variable(x, "x", "multinomial")}, attrs, name=name)
+    given = num_samples if isinstance(num_samples, Variable) else None
+    attrs = {"num_samples": 1 if given is not None else num_samples, "replacement": replacement}
+    inputs = {"X": check_variable(x, "x", "multinomial"), "NumSamplesTensor": given}
+    return emit_one("multinomial", inputs, attrs, name=name)
 
 
 @export("fluid.layers.sampling_id", op="sampling_id")
