@@ -37,7 +37,7 @@ from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
 from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.late_work import LateWork
 from tstatic.devices.queued import QueuedDevice
-from tstatic.devices.recorded_graph import Capture, against_rules
+from tstatic.devices.recorded_graph import Capture, against_rules, in_flight, waits_from_outside
 from tstatic.devices.seen_arrays import SeenArrays
 from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
 from tstatic.errors import OutOfMemoryError
@@ -119,6 +119,7 @@ class FakeDevice(QueuedDevice):
 
     def free(self, memory: Memory) -> None:
         """Frees memory; what uses it afterwards finds NaN, or numbers that are as unlikely."""
+        self._outside("memory was freed")
         if isinstance(memory, FakeMemory) and not isinstance(memory._buffer, ForeignBuffer):
             # All bits set: NaN in every type of floats, -1 or the largest number in integers.
             memory._buffer.array[...] = 0xFF
@@ -155,7 +156,8 @@ class FakeDevice(QueuedDevice):
     # ------------------------------------------------------------------------------------------------------------ copies
     def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
         seconds = self._copy_seconds(destination, source, stream)
-        self._put(stream, lambda: np.copyto(_inside(destination), _inside(source)), seconds=seconds)
+        slots = [None if isinstance(one, FakeArray) else one for one in (source, destination)]
+        self._put(stream, lambda: np.copyto(_inside(destination), _inside(source)), None, seconds, *slots)
 
     def fill(self, destination: FakeArray, value: complex, stream: Stream | None = None) -> None:
         seconds = self.costs["kernel"].seconds(destination.nbytes)
@@ -168,6 +170,8 @@ class FakeDevice(QueuedDevice):
         return np.array(array._inside)
 
     def from_host(self, destination: FakeArray, source: HostArray, stream: Stream | None = None) -> None:
+        # The host would have to stay until it is read, which a launch of the graph does again and again.
+        self._outside("memory of the host that is not pinned was copied")
         # A copy: the caller may change `source` as soon as this returns, and the work runs later.
         staged = np.array(source)
         seconds = self.costs["copy"].seconds(destination.nbytes)
@@ -198,6 +202,7 @@ class FakeDevice(QueuedDevice):
             return
         # Made when the host records, not when the work is reached: a wait that is queued next must find this recording.
         mark = event.mark = Mark(stream)
+        event.of_graph = self._launching
 
         def reached() -> None:
             event.time = mark.time = stream.clock
@@ -210,6 +215,11 @@ class FakeDevice(QueuedDevice):
         assert isinstance(stream, FakeStream)
         if stream.capturing is not None:
             stream.capturing.wait(event, stream, (self.wait, (event, stream)))
+        elif self._capture is not None:
+            # A stream that the graph does not know of would be part of it from here on.
+            raise against_rules("a stream outside of the graph waited for an event of it", "use the session's streams")
+        elif event.of_graph and not self._launching:
+            raise waits_from_outside()
         elif event.mark is not None:
             self._late.append(stream, Item(waits_for=event.mark), self._now)
 
@@ -242,9 +252,18 @@ class FakeDevice(QueuedDevice):
         return next((s.running for s in streams if isinstance(s, FakeStream) and s.running is not None), None)
 
     def _put(
-        self, stream: Stream | None, run: Callable[[], None], op: FrozenOp | None = None, seconds: float = 0.0
+        self,
+        stream: Stream | None,
+        run: Callable[[], None],
+        op: FrozenOp | None = None,
+        seconds: float = 0.0,
+        reads: HostArray | None = None,
+        writes: HostArray | None = None,
     ) -> None:
-        """Puts work of some virtual seconds into a stream; without a stream, runs it now, after all other work."""
+        """Puts work of some virtual seconds into a stream; without a stream, runs it now, after all other work.
+
+        ``reads`` and ``writes`` are the pinned memory of a copy, which the host must leave alone until the work has ended.
+        """
         if stream is None:
             self.synchronize()
             run()
@@ -252,10 +271,11 @@ class FakeDevice(QueuedDevice):
             return
         assert isinstance(stream, FakeStream)
         if stream.capturing is not None:
-            stream.capturing.put(stream, (self._put, (stream, run, op, seconds)), op)
+            stream.capturing.put(stream, (self._put, (stream, run, op, seconds, reads, writes)), op)
         elif self._capture is not None:
             raise against_rules("work was put into a stream of others", "use the session's streams", op)
         else:
+            run = run if reads is None and writes is None else in_flight(run, reads, writes)
             self._late.append(stream, Item(run, op, seconds=seconds), self._now)
 
     # -------------------------------------------------------------------------------------------------------------- work
@@ -400,8 +420,17 @@ class FakeDevice(QueuedDevice):
 
     def launch_graph(self, made: Sequence[Call], stream: Stream) -> None:
         self._outside("a graph was launched")
-        for function, args in made:
-            function(*args)
+        self._host.launching = True
+        try:
+            for function, args in made:
+                function(*args)
+        finally:
+            self._host.launching = False
+
+    @property
+    def _launching(self) -> bool:
+        """Whether this thread launches a graph."""
+        return getattr(self._host, "launching", False)
 
     # ------------------------------------------------------------------------------------------------------------ errors
     def limit(

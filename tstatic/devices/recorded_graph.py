@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tstatic.devices.base import Event
-from tstatic.devices.clock import FakeStream
+from tstatic.devices.clock import FakeEvent, FakeStream
+from tstatic.devices.step import HostArray
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
@@ -24,6 +27,42 @@ def against_rules(what: str, fix: str, op: FrozenOp | None = None) -> DeviceErro
     if op is not None:
         error.add_context(op=op.type, where=show(op.where))
     return error
+
+
+def waits_from_outside() -> DeviceError:
+    """Returns the error of a stream outside of a graph that waits for an event of the graph's own."""
+    return DeviceError(
+        "a stream waited for an event that a graph recorded",
+        expected="an event that is recorded behind the launch of the graph",
+        received="one that is recorded within it",
+        fix="record another event in the stream that launches the graph",
+    )
+
+
+def in_flight(run: Callable[[], None], reads: HostArray | None, writes: HostArray | None) -> Callable[[], None]:
+    """Returns the work of a copy that is queued now, which raises if the host writes the copy's pinned memory before it ran.
+
+    Args:
+        run: The copy.
+        reads: The memory that it reads.
+        writes: The memory that it writes: until then the host finds NaN there, or numbers that are as unlikely.
+    """
+    sent = None if reads is None else reads.tobytes()
+    if writes is not None:
+        # All bits set.
+        writes.reshape(-1).view(np.uint8)[...] = 0xFF
+
+    def work() -> None:
+        if reads is not None and reads.tobytes() != sent:
+            raise DeviceError(
+                "pinned memory was written while a copy from it was in flight",
+                expected="the host to wait for the copy before it writes there again",
+                received=f"other values in a slot of {reads.dtype.name}{list(reads.shape)} than when the copy was queued",
+                fix="wait for the stream of the copy, or write another slot",
+            )
+        run()
+
+    return work
 
 
 class Capture:
@@ -55,6 +94,8 @@ class Capture:
                 "an event was recorded in a stream that has not joined", "wait for the first stream first"
             )
         self._events[event] = dict(self._seen[stream])
+        if isinstance(event, FakeEvent):
+            event.of_graph = True
         self.calls.append(call)
 
     def wait(self, event: Event, stream: FakeStream, call: Call) -> None:
@@ -80,4 +121,4 @@ class Capture:
         return tuple(self.calls)
 
 
-__all__ = ["Capture", "against_rules"]
+__all__ = ["Capture", "against_rules", "in_flight", "waits_from_outside"]
