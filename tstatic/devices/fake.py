@@ -278,6 +278,12 @@ class FakeDevice(QueuedDevice):
             run = run if reads is None and writes is None else in_flight(run, reads, writes)
             self._late.append(stream, Item(run, op, seconds=seconds), self._now)
 
+    def _put_for_host(self, stream: Stream, run: Callable[[], None], op: FrozenOp, seconds: float) -> None:
+        """Puts work into a stream that only stands for the host's: it waits for the stream, and goes on with what it finds."""
+        if self._capture is not None:
+            raise against_rules("the host was asked to do a step", "let Device.splits say so", op)
+        self._put(stream, run, op, seconds)
+
     # -------------------------------------------------------------------------------------------------------------- work
     def machine(self, threads: int) -> Machine:
         return Machine(self.costs["kernel"].bandwidth, "the table of a virtual clock", "the device's virtual clock")
@@ -315,7 +321,10 @@ class FakeDevice(QueuedDevice):
         assert isinstance(stream, FakeStream)
         work = self._work(op, ins, outs, reserved, stream, scratch)
         cost = self.costs["collective" if stream.collective else "host" if op.definition.effects else "kernel"]
-        return of_calls([(self._put, (stream, work, op, cost.seconds(_nbytes(ins) + _nbytes(outs))))])
+        definition = op.definition
+        waits = op.sub_blocks or definition.objects or (definition.effects and not definition.indices)
+        put = self._put_for_host if waits else self._put
+        return of_calls([(put, (stream, work, op, cost.seconds(_nbytes(ins) + _nbytes(outs))))])
 
     def _work(
         self,
@@ -372,7 +381,7 @@ class FakeDevice(QueuedDevice):
     ) -> BoundStep:
         inside = SeenArrays(arrays, _inside, partial(FakeArray, self))
         seconds = self.costs["host"].seconds(0)
-        return of_calls([(self._put, (stream, lambda: run(op, inside, reserved), op, seconds))])
+        return of_calls([(self._put_for_host, (stream, lambda: run(op, inside, reserved), op, seconds))])
 
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
