@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
     reason="puts a device of its own in the place of the CPU's",
 )
 
+ALL = os.environ.get("TSTATIC_GRAPHS") == "all"
 BY_TORCH_TOO = ("attention", "embedding with sparse gradients", "bad positions", "float16 with a moving scale", "lstm")
 """Nets that run with torch's operators in a drawn order, too: torch's results have memory of their own."""
 
@@ -104,6 +105,18 @@ def test_captured_steps_leave_the_bits_of_uncaptured_ones(name: str, device: str
         assert whole
         for bound in whole:
             held_and_planned(made, device, bound)
+
+
+@pytest.mark.parametrize("device", ["fake", "gpu"] if ALL else ["gpu"])
+@pytest.mark.parametrize("name", NETS if ALL else ["loop", "sizes that values decide", "bad positions with dropout"])
+def test_a_checked_graph_is_kept(name: str, device: str) -> None:
+    """Calls and launch begin with the same bits, also where a truth value lies in memory that held other numbers before."""
+    net = NETS[name]
+    with standing_in(device) as made:
+        plain, checked = ran(net, "off"), ran(net, "check")
+        assert refused(made) == []
+        assert made.launches >= 3
+    assert differences(plain, checked) == []
 
 
 @pytest.mark.xfail(strict=True, reason="the host waits behind each iteration, to look at the words of checks")
