@@ -1,4 +1,4 @@
-"""Nets of every kind leave the same bits whether a graph is launched or the calls are made, and the graph holds the plan's steps."""
+"""Nets of all kinds leave the same bits whether a graph is launched or its calls are made; the graph holds the plan's steps."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def nodes(device: str, made: Any) -> list[str]:
     return ["" if op is None else op.type for op in ops]
 
 
-def held_and_planned(made: QueuedDevice, device: str, bound: Binding) -> None:
+def check_launches(made: QueuedDevice, device: str, bound: Binding) -> None:
     """A graph has one launch for each step that is more than a view, in the plan's order, and those of the checks of positions."""
     found = [(graph._made, part) for graph, part in zip(graphs(bound), planned(made, bound), strict=True)]
     held = [(nodes(device, graph), part) for graph, part in found if graph is not None]
@@ -104,7 +104,7 @@ def test_captured_steps_leave_the_bits_of_uncaptured_ones(name: str, device: str
         whole = [bound for bound in bindings if any(graph.captured for graph in graphs(bound))]
         assert whole
         for bound in whole:
-            held_and_planned(made, device, bound)
+            check_launches(made, device, bound)
 
 
 @pytest.mark.parametrize("device", ["fake", "gpu"] if ALL else ["gpu"])

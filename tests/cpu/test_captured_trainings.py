@@ -1,4 +1,4 @@
-"""All nets of the repository that train leave the same bits captured and called; a few of them unless ``TSTATIC_GRAPHS`` is ``all``."""
+"""Nets of the repository leave the same bits captured and called: with ``TSTATIC_GRAPHS=all`` all that train, otherwise a few."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ BELOW = {"ids": 9, "label": 5, "kinds": 2, "places": 8, "follows": 2}
 def small(patch: pytest.MonkeyPatch, models: ModuleType) -> None:
     """Makes the models of the bench small; what they consist of stays."""
     patch.setattr(models, "GPT", {"layers": 2, "width": 16, "heads": 2, "tokens": 8, "vocabulary": 20, "batch": 2})
-    patch.setattr(models, "BERT", {"layers": 2, "width": 16, "heads": 2, "tokens": 8, "vocabulary": 20, "batch": 2, "masked": 3})
+    patch.setattr(
+        models, "BERT", {"layers": 2, "width": 16, "heads": 2, "tokens": 8, "vocabulary": 20, "batch": 2, "masked": 3}
+    )
     patch.setattr(models, "RESNET", {"batch": 2, "side": 32, "classes": 5})
     patch.setattr(models, "STAGES", ((2, 4), (1, 8)))
 
@@ -67,7 +69,9 @@ def of_build(build: Callable[[Any], Any], rule: Callable[[Any], Any] | None = No
     with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
         built()
     inputs = [v for v in main.global_block().vars.values() if v.is_data]
-    return Net(built, drawn_feed({v.name: (tuple(rows if n < 0 else n for n in v.shape), v.dtype.name) for v in inputs}))
+    return Net(
+        built, drawn_feed({v.name: (tuple(rows if n < 0 else n for n in v.shape), v.dtype.name) for v in inputs})
+    )
 
 
 def of_bench(name: str) -> Net:
@@ -134,7 +138,10 @@ def nets() -> Iterator[tuple[str, Callable[[], Net]]]:
         for level, dtype in (("O1", "float16"), ("O1", "bfloat16"), ("OD", "bfloat16")):
             yield f"precision {program} {level} {dtype}", partial(of_precision, program, level, dtype)
     for layout, shape in bn_nets.SHAPES.items():
-        yield f"residual {layout}", lambda layout=layout, shape=shape: of_programs(bn_nets.residual(layout=layout), shape)
+        yield (
+            f"residual {layout}",
+            lambda layout=layout, shape=shape: of_programs(bn_nets.residual(layout=layout), shape),
+        )
     for twice in (False, True):
         yield f"depthwise {twice}", lambda twice=twice: of_programs(depthwise_nets.net(twice=twice), (2, 3, 6, 5))
 
@@ -181,7 +188,9 @@ def test_drawn_trainings_leave_the_same_bits(kind: str, device: str) -> None:
             for mode in ("off", "auto"):
                 paddle.set_flags({"FLAGS_cuda_graph": mode})
                 try:
-                    found.append([value.tobytes() for row in trial.run(trial.program, feeds, trial.state) for value in row])
+                    found.append(
+                        [value.tobytes() for row in trial.run(trial.program, feeds, trial.state) for value in row]
+                    )
                 finally:
                     paddle.set_flags({"FLAGS_cuda_graph": "auto"})
             assert made.launches >= 3

@@ -19,12 +19,13 @@ from tests.examples.test_runs import SCRIPTS, SMALL, losses, trained
 from tests.helpers.captured_runs import standing_in
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(
-    os.environ.get("TSTATIC_CPU_BACKEND", "numpy") != "numpy",
-    reason="puts a device of its own in the place of the CPU's",
-)
-
-ALL = os.environ.get("TSTATIC_GRAPHS") == "all"
+pytestmark = [
+    pytest.mark.skipif(
+        os.environ.get("TSTATIC_CPU_BACKEND", "numpy") != "numpy",
+        reason="puts a device of its own in the place of the CPU's",
+    ),
+    pytest.mark.skipif(os.environ.get("TSTATIC_GRAPHS") != "all", reason="TSTATIC_GRAPHS=all trains all examples"),
+]
 
 
 def loaded(name: str, patch: pytest.MonkeyPatch) -> ModuleType:
@@ -50,8 +51,8 @@ def flat(state: Any, path: str = "") -> dict[str, Any]:
     return {} if "seconds" in path or "processor" in path else {path: np.asarray(state).tobytes()}
 
 
-@pytest.mark.parametrize("device", ["fake", "gpu"] if ALL else ["gpu"])
-@pytest.mark.parametrize("name", SCRIPTS if ALL else ["deepfm"])
+@pytest.mark.parametrize("device", ["fake", "gpu"])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_an_example_leaves_the_same_checkpoint(
     name: str, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +72,6 @@ def test_an_example_leaves_the_same_checkpoint(
     assert [key for key in plain if captured[key] != plain[key]] == []
 
 
-@pytest.mark.skipif(not ALL, reason="TSTATIC_GRAPHS=all trains all examples")
 @pytest.mark.parametrize("device", ["fake", "gpu"])
 @pytest.mark.parametrize("name", ["digits", "gpt"])
 def test_an_example_with_a_loop_of_its_own_has_the_same_losses(

@@ -73,7 +73,13 @@ def all_rules() -> list[Any]:
     """Each rule trains layers of its own: their updates stand side by side in one region."""
     x = static.data("x", [None, 6])
     losses = []
-    for rule in (opt.Adagrad(0.1), opt.RMSProp(0.01, momentum=0.9), opt.Lamb(0.01), opt.Adamax(0.01), opt.Adadelta(0.5)):
+    for rule in (
+        opt.Adagrad(0.1),
+        opt.RMSProp(0.01, momentum=0.9),
+        opt.Lamb(0.01),
+        opt.Adamax(0.01),
+        opt.Adadelta(0.5),
+    ):
         losses.append(mean_square(static.nn.fc(x, 3)))
         rule.minimize(losses[-1])
     return losses
@@ -84,10 +90,7 @@ def convolutions(norm: str) -> Callable[[], list[Any]]:
     def build() -> list[Any]:
         x, y = static.data("x", [None, 2, 6, 6]), static.data("y", [None, 1], "int64")
         h = static.nn.conv2d(x, 4, 3, padding=1, bias_attr=False)
-        if norm == "batch":
-            h = static.nn.batch_norm(h, act="relu")
-        else:
-            h = F.relu(static.nn.instance_norm(static.nn.group_norm(h, 2)))
+        h = F.relu(static.nn.batch_norm(h) if norm == "batch" else static.nn.instance_norm(static.nn.group_norm(h, 2)))
         h = static.nn.conv2d(h, 4, 3, groups=4, padding=1) + h
         h = F.adaptive_avg_pool2d(F.max_pool2d(h, 2), 1)
         logits = static.nn.fc(h, 4)

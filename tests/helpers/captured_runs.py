@@ -126,7 +126,9 @@ class Turns:
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
         """Returns copies of all persistable values, and how often the program drew numbers."""
-        names = sorted(v.name for v in self.main.list_vars() if v.persistable and self.scope.find_var(v.name) is not None)
+        names = sorted(
+            v.name for v in self.main.list_vars() if v.persistable and self.scope.find_var(v.name) is not None
+        )
         found = {name: np.array(self.scope.find_var(name).get_tensor()) for name in names}
         return {**found, "": np.array(self.scope.runs.get(self.main.uid, (0, 0))[1])}
 
@@ -150,7 +152,9 @@ def ran(net: Net, mode: str, strategy: static.BuildStrategy | None = None) -> Tu
 def differences(plain: Turns, other: Turns) -> list[int]:
     """Returns the places in :attr:`Turns.found` at which two runs of a net left other bits; a missing one counts."""
     a, b = plain.found, other.found
-    same = [x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=False)]
+    same = [
+        x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=False)
+    ]
     return [*(i for i, one in enumerate(same) if not one), *range(len(same), max(len(a), len(b)))]
 
 

@@ -116,7 +116,9 @@ def frozen(name: str) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
         made, replay, capture = LateGraph.__init__, LateGraph.replay, LateGraph._capture
 
-        def noted(self: Any, device: Any, calls: Any, ops: Any, streams: Any, mode: Any = "auto", arrays: Any = None) -> None:
+        def noted(
+            self: Any, device: Any, calls: Any, ops: Any, streams: Any, mode: Any = "auto", arrays: Any = None
+        ) -> None:
             made(self, device, calls, ops, streams, mode, arrays)
             self.frozen = [array for value, array in (arrays or {}).items() if name in value]
 

@@ -40,7 +40,7 @@ def waits_from_outside() -> DeviceError:
 
 
 def in_flight(run: Callable[[], None], reads: HostArray | None, writes: HostArray | None) -> Callable[[], None]:
-    """Returns the work of a copy that is queued now, which raises if the host writes the copy's pinned memory before it ran.
+    """Returns the work of a copy that is queued now, which raises if pinned memory that it reads was written before it ran.
 
     Args:
         run: The copy.
