@@ -427,3 +427,21 @@ def test_what_is_copied_to_pinned_memory_is_not_there_before_the_host_waited(lau
         assert np.isnan(slot).all()
         device.synchronize([stream])
         assert slot.tolist() == [1] * 3
+
+
+def test_copies_that_the_stream_orders_are_no_writes_of_the_host() -> None:
+    """One slot takes values down and brings them up again, without a wait of the host in between."""
+    device = FakeDevice()
+    stream, there = device.stream(), device.upload(np.arange(3.0))
+    slot = device.view(device.allocate(24, "pinned"), 0, Meta((3,), dtype_of("float64")))
+    for _ in range(2):
+        device.copy(slot, there, stream)
+        device.copy(there, slot, stream)
+    assert device.to_host(there, stream).tolist() == [0, 1, 2]
+    # What was dropped with its stream is not in flight any more.
+    device.copy(there, slot, stream)
+    device.discard([stream])
+    device.copy(slot, there, stream)
+    assert np.isnan(slot).all()
+    device.synchronize([stream])
+    assert slot.tolist() == [0, 1, 2]

@@ -36,8 +36,9 @@ from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
 from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.late_work import LateWork
+from tstatic.devices.pinned_copies import PinnedCopies
 from tstatic.devices.queued import QueuedDevice
-from tstatic.devices.recorded_graph import Capture, against_rules, in_flight, waits_from_outside
+from tstatic.devices.recorded_graph import Capture, against_rules, waits_from_outside
 from tstatic.devices.seen_arrays import SeenArrays
 from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
 from tstatic.errors import OutOfMemoryError
@@ -100,6 +101,7 @@ class FakeDevice(QueuedDevice):
         # Virtual time of each thread of the host, which moves on when it waits for the device.
         self._host = threading.local()
         self._late = LateWork()
+        self._copies = PinnedCopies()
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
@@ -275,7 +277,7 @@ class FakeDevice(QueuedDevice):
         elif self._capture is not None:
             raise against_rules("work was put into a stream of others", "use the session's streams", op)
         else:
-            run = run if reads is None and writes is None else in_flight(run, reads, writes)
+            run = run if reads is None and writes is None else self._copies.queued(run, reads, writes)
             self._late.append(stream, Item(run, op, seconds=seconds), self._now)
 
     def _put_for_host(self, stream: Stream, run: Callable[[], None], op: FrozenOp, seconds: float) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from tstatic.devices.base import Event
 from tstatic.devices.clock import FakeEvent, FakeStream
-from tstatic.devices.step import HostArray
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
@@ -37,32 +34,6 @@ def waits_from_outside() -> DeviceError:
         received="one that is recorded within it",
         fix="record another event in the stream that launches the graph",
     )
-
-
-def in_flight(run: Callable[[], None], reads: HostArray | None, writes: HostArray | None) -> Callable[[], None]:
-    """Returns the work of a copy that is queued now, which raises if pinned memory that it reads was written before it ran.
-
-    Args:
-        run: The copy.
-        reads: The memory that it reads.
-        writes: The memory that it writes: until then the host finds NaN there, or numbers that are as unlikely.
-    """
-    sent = None if reads is None else reads.tobytes()
-    if writes is not None:
-        # All bits set.
-        writes.reshape(-1).view(np.uint8)[...] = 0xFF
-
-    def work() -> None:
-        if reads is not None and reads.tobytes() != sent:
-            raise DeviceError(
-                "pinned memory was written while a copy from it was in flight",
-                expected="the host to wait for the copy before it writes there again",
-                received=f"other values in a slot of {reads.dtype.name}{list(reads.shape)} than when the copy was queued",
-                fix="wait for the stream of the copy, or write another slot",
-            )
-        run()
-
-    return work
 
 
 class Capture:
@@ -121,4 +92,4 @@ class Capture:
         return tuple(self.calls)
 
 
-__all__ = ["Capture", "against_rules", "in_flight", "waits_from_outside"]
+__all__ = ["Capture", "against_rules", "waits_from_outside"]
