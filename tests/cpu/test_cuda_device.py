@@ -57,6 +57,15 @@ def test_a_bad_index_is_named_and_leaves_the_state(gpu: CudaDevice) -> None:
         assert exe.run(feed={"ids": np.array([1, 2])}, fetch_list=[out])[0].shape == (2, 3)
 
 
+def test_a_value_without_axes_is_written(gpu: CudaDevice) -> None:
+    """numpy's contiguous copy of such an array has an axis; so files with a count, or a rate, did not load."""
+    there = gpu.upload(np.array(1.0))
+    function, args = gpu.assigning(there, np.array(2.5))
+    function(*args)
+    assert gpu.to_host(there).shape == ()
+    assert gpu.to_host(there) == 2.5
+
+
 def test_a_place_without_its_gpu_says_what_was_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     exe = static.Executor(CUDAPlace(7))
     out = paddle.full([1], 2.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,9 @@ from tstatic.devices.base import QueuedWorkError
 from tstatic.devices.fake import FakeDevice
 from tstatic.devices.graphs import LateGraph
 from tstatic.devices.queued import QueuedDevice
+from tstatic.devices.step import Workspace, of_calls
 from tstatic.errors import DeviceError
+from tstatic.ir.types import Meta, dtype_of
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
@@ -284,8 +287,29 @@ def test_one_capture_serves_a_plan_whatever_runs_in_between() -> None:
 def _outside_event(device: FakeDevice, stream: Any) -> list[Any]:
     event = device.event()
     device.record(event, stream)
+    device.synchronize([stream])
     return [(device.wait, (event, stream))]
 
+
+def _not_joined(device: FakeDevice, stream: Any) -> list[Any]:
+    """Work in a second stream, which nobody told to wait for the first one."""
+    return [(device.fill, (device.upload(np.ones(2)), 1.0, OTHERS[device]))]
+
+
+def _left_open(device: FakeDevice, stream: Any) -> list[Any]:
+    """Work in a second stream that waits for the first one, and that the first one does not wait for."""
+    event, other = device.event(), OTHERS[device]
+    work = (device.fill, (device.upload(np.ones(2)), 1.0, other))
+    return [(device.record, (event, stream)), (device.wait, (event, other)), work]
+
+
+def _a_stranger_waits(device: FakeDevice, stream: Any) -> list[Any]:
+    event = device.event()
+    return [(device.record, (event, stream)), (device.wait, (event, device.stream()))]
+
+
+OTHERS: weakref.WeakKeyDictionary[FakeDevice, Any] = weakref.WeakKeyDictionary()
+"""The second stream of each device's graph."""
 
 BROKEN: dict[str, tuple[Callable[[FakeDevice, Any], list[Any]], str]] = {
     "wait for an event from before": (_outside_event, "waited for an event that was recorded before"),
@@ -301,6 +325,14 @@ BROKEN: dict[str, tuple[Callable[[FakeDevice, Any], list[Any]], str]] = {
         "work was put into a stream of others",
     ),
     "no stream": (lambda device, stream: [(device.fill, (device.upload(np.ones(2)), 1.0))], "the host waited for the device"),
+    "memory that is not pinned": (
+        lambda device, stream: [(device.from_host, (device.upload(np.ones(2)), np.zeros(2), stream))],
+        "memory of the host that is not pinned was copied",
+    ),
+    "memory that is freed": (lambda device, stream: [(device.free, (device.allocate(64),))], "memory was freed"),
+    "a stream that has not joined": (_not_joined, "work was put into a stream that has not joined"),
+    "a stream that is left open": (_left_open, "a stream was left open"),
+    "a wait of a stream outside": (_a_stranger_waits, "a stream outside of the graph waited for an event of it"),
 }  # fmt: skip
 
 
@@ -309,13 +341,108 @@ def test_what_cuda_refuses_within_a_capture_is_an_error_on_the_device_for_tests(
     """Or what it silently gets wrong; all of it is fine in the first run, which makes the calls."""
     calls, message = BROKEN[name]
     device = FakeDevice()
-    stream = device.stream()
-    graph = device.capture(calls(device, stream), [stream])
+    stream, OTHERS[device] = device.stream(), device.stream()
+    # Called as they are: what parts the streams and joins them again is what is left out here.
+    graph = device.capture(calls(device, stream), [stream, OTHERS[device]])
     device.replay(graph)
-    with pytest.raises(QueuedWorkError) as raised:
-        device.replay(graph)
-    assert message in str(raised.value.__cause__)
+    with pytest.MonkeyPatch.context() as patch:
+        if name.startswith("a stream that"):
+            patch.setattr(LateGraph, "_fork", lambda self: None)
+            patch.setattr(LateGraph, "_join", lambda self: None)
+        with pytest.raises((QueuedWorkError, DeviceError)) as raised:
+            device.replay(graph)
+    assert message in str(raised.value.__cause__ or raised.value)
     # The device goes on as if nothing had been tried.
     array = device.upload(np.ones(2))
     device.fill(array, 3.0, stream)
     assert device.to_host(array, stream).tolist() == [3.0, 3.0]
+
+
+# A session's streams part and join around all operators: what leaves that out belongs to none.
+@pytest.mark.parametrize("name", [name for name in BROKEN if not name.startswith("a stream that")])
+def test_what_breaks_a_capture_is_told_with_its_operator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a run has the operator in whose step it happened, and the user's line that made it."""
+    calls, message = BROKEN[name]
+    bind = FakeDevice.bind
+
+    def broken(self: FakeDevice, op: Any, ins: Any, outs: Any, reserved: Any, stream: Any, scratch: Any = None) -> Any:
+        work = bind(self, op, ins, outs, reserved, stream, scratch)
+        if op.type != "tanh":
+            return work
+        return of_calls([*work.calls(Workspace()), *calls(self, stream)])
+
+    monkeypatch.setattr(FakeDevice, "bind", broken)
+    with standing_in("fake"):
+        x = static.data("x", [2])
+        made = paddle.exp(paddle.tanh(x))
+        exe, feed = static.Executor(paddle.CPUPlace()), {"x": np.ones(2, "float32")}
+        exe.run(feed=feed, fetch_list=[made])
+        with pytest.raises(DeviceError, match=message) as raised:
+            exe.run(feed=feed, fetch_list=[made])
+    assert raised.value.op == "tanh"
+    assert "test_graphs.py:" in str(raised.value)
+
+
+def test_an_event_of_a_graph_is_the_graphs_own() -> None:
+    """CUDA refuses a wait for an event that was recorded while a graph was captured."""
+    device = FakeDevice()
+    stream, event = device.stream(), device.event()
+    graph = device.capture([(device.record, (event, stream))], [stream])
+    device.replay(graph)
+    device.wait(event, stream)
+    for _ in range(2):
+        device.replay(graph)
+        with pytest.raises(DeviceError, match="waited for an event that a graph recorded"):
+            device.wait(event, stream)
+    device.record(event, stream)
+    device.wait(event, stream)
+    device.synchronize([stream])
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_pinned_memory_may_not_be_written_before_its_copy_ran(launched: bool) -> None:
+    device = FakeDevice()
+    stream, there = device.stream(), device.upload(np.zeros(3))
+    slot = device.view(device.allocate(24, "pinned"), 0, Meta((3,), dtype_of("float64")))
+    graph = device.capture([device.copying(there, slot, stream)], [stream])
+    for number in range(4):
+        slot[:] = number
+        device.replay(graph) if launched else device.copy(there, slot, stream)
+        if number == 3:
+            slot[:] = 9
+            with pytest.raises(QueuedWorkError) as raised:
+                device.synchronize([stream])
+            assert "pinned memory was written while a copy from it was in flight" in str(raised.value.__cause__)
+        else:
+            assert device.to_host(there, stream).tolist() == [number] * 3
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_what_is_copied_to_pinned_memory_is_not_there_before_the_host_waited(launched: bool) -> None:
+    device = FakeDevice()
+    stream, there = device.stream(), device.upload(np.ones(3))
+    slot = device.view(device.allocate(24, "pinned"), 0, Meta((3,), dtype_of("float64")))
+    graph = device.capture([device.copying(slot, there, stream)], [stream])
+    for _ in range(4):
+        device.replay(graph) if launched else device.copy(slot, there, stream)
+        assert np.isnan(slot).all()
+        device.synchronize([stream])
+        assert slot.tolist() == [1] * 3
+
+
+def test_copies_that_the_stream_orders_are_no_writes_of_the_host() -> None:
+    """One slot takes values down and brings them up again, without a wait of the host in between."""
+    device = FakeDevice()
+    stream, there = device.stream(), device.upload(np.arange(3.0))
+    slot = device.view(device.allocate(24, "pinned"), 0, Meta((3,), dtype_of("float64")))
+    for _ in range(2):
+        device.copy(slot, there, stream)
+        device.copy(there, slot, stream)
+    assert device.to_host(there, stream).tolist() == [0, 1, 2]
+    # What was dropped with its stream is not in flight any more.
+    device.copy(there, slot, stream)
+    device.discard([stream])
+    device.copy(slot, there, stream)
+    assert np.isnan(slot).all()
+    device.synchronize([stream])
+    assert slot.tolist() == [0, 1, 2]

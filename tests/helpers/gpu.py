@@ -27,7 +27,8 @@ class Queue:
 
     cuda_stream = 99
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, library: Library) -> None:
+        self._library = library
         self.waits: list[Any] = []
 
     def wait_stream(self, other: Any) -> None:
@@ -36,7 +37,8 @@ class Queue:
     wait_event = wait_stream
 
     def synchronize(self) -> None:
-        pass
+        if self._library.capturing is not None:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
 
 class Mark:
@@ -106,7 +108,7 @@ class Library:
     Event = Mark
 
     def __init__(self) -> None:
-        self.current = Queue()
+        self.current = Queue(self)
         self.inside: list[Queue] = []
         self.capturing: Recorded | None = None
         self.graphs: list[Recorded] = []
@@ -114,7 +116,7 @@ class Library:
         self.made: list[Queue] = []
 
     def Stream(self, index: int) -> Queue:
-        self.made.append(Queue())
+        self.made.append(Queue(self))
         return self.made[-1]
 
     def CUDAGraph(self) -> Recorded:
@@ -141,7 +143,7 @@ class Library:
         yield
 
     def synchronize(self, index: int) -> None:
-        assert self.capturing is None
+        self.current.synchronize()
 
 
 class StandIn(CudaDevice):

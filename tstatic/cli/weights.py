@@ -216,7 +216,7 @@ def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
         with needed_for("writing weights of torch"):
             import torch
         tensors = {
-            name: torch.from_numpy(np.ascontiguousarray(a).view(np.int16)).view(torch.bfloat16)
+            name: torch.from_numpy(np.ascontiguousarray(a).reshape(a.shape).view(np.int16)).view(torch.bfloat16)
             if a.dtype.name == "bfloat16"
             else torch.from_numpy(np.array(a))
             for name, a in arrays.items()

@@ -12,6 +12,7 @@
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
 * ``fake_torch`` the same with torch's operators
 * ``clock``, ``late_work`` what work takes on the virtual clock of ``fake``, and the order in which it runs there
+* ``pinned_copies``  what of the host's memory ``fake`` copies later, and the host must leave alone until then
 * ``null``  runs nothing, to measure overhead
 * ``cuda``, ``kernel_launch``  NVIDIA GPUs: torch's device with streams, events, pinned memory and graphs; a launch by handle
 * ``after_caller``  what comes before a run in the caller's own stream, and what behind it

@@ -71,11 +71,17 @@ class Mark:
 
 
 class FakeEvent(Event):
-    """A point in a stream; a wait for an event that was never recorded returns at once."""
+    """A point in a stream; a wait for an event that was never recorded returns at once.
+
+    Attributes:
+        mark: Its last recording.
+        of_graph: Whether a graph recorded it last: then it is the graph's alone.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.mark: Mark | None = None
+        self.of_graph = False
 
 
 class Item:

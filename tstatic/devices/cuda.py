@@ -233,7 +233,8 @@ class CudaDevice(QueuedDevice, TorchDevice):
         # Work that is queued may still read or write the variable; and the upload is made now, since it may fail for want of
         # memory.
         self.synchronize()
-        given = self._tensor(np.ascontiguousarray(source, destination.dtype)).to(self.place)
+        # numpy's contiguous copy of an array without axes has one.
+        given = self._tensor(np.ascontiguousarray(source, destination.dtype).reshape(destination.shape)).to(self.place)
         # One call of torch's library writes all: no signal handler runs in the middle of it.
         return destination.tensor.copy_, (given,)
 

@@ -37,8 +37,9 @@ from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
 from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.late_work import LateWork
+from tstatic.devices.pinned_copies import PinnedCopies
 from tstatic.devices.queued import QueuedDevice
-from tstatic.devices.recorded_graph import Capture, against_rules
+from tstatic.devices.recorded_graph import Capture, against_rules, waits_from_outside
 from tstatic.devices.seen_arrays import SeenArrays
 from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
 from tstatic.errors import OutOfMemoryError
@@ -101,6 +102,7 @@ class FakeDevice(QueuedDevice):
         # Virtual time of each thread of the host, which moves on when it waits for the device.
         self._host = threading.local()
         self._late = LateWork()
+        self._copies = PinnedCopies()
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
@@ -120,6 +122,7 @@ class FakeDevice(QueuedDevice):
 
     def free(self, memory: Memory) -> None:
         """Frees memory; what uses it afterwards finds NaN, or numbers that are as unlikely."""
+        self._outside("memory was freed")
         if isinstance(memory, FakeMemory) and not isinstance(memory._buffer, ForeignBuffer):
             # All bits set: NaN in every type of floats, -1 or the largest number in integers.
             memory._buffer.array[...] = 0xFF
@@ -156,7 +159,8 @@ class FakeDevice(QueuedDevice):
     # ------------------------------------------------------------------------------------------------------------ copies
     def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
         seconds = self._copy_seconds(destination, source, stream)
-        self._put(stream, lambda: np.copyto(_inside(destination), _inside(source)), seconds=seconds)
+        slots = [None if isinstance(one, FakeArray) else one for one in (source, destination)]
+        self._put(stream, lambda: np.copyto(_inside(destination), _inside(source)), None, seconds, *slots)
 
     def fill(self, destination: FakeArray, value: complex, stream: Stream | None = None) -> None:
         seconds = self.costs["kernel"].seconds(destination.nbytes)
@@ -169,6 +173,8 @@ class FakeDevice(QueuedDevice):
         return np.array(array._inside)
 
     def from_host(self, destination: FakeArray, source: HostArray, stream: Stream | None = None) -> None:
+        # The host would have to stay until it is read, which a launch of the graph does again and again.
+        self._outside("memory of the host that is not pinned was copied")
         # A copy: the caller may change `source` as soon as this returns, and the work runs later.
         staged = np.array(source)
         seconds = self.costs["copy"].seconds(destination.nbytes)
@@ -199,6 +205,7 @@ class FakeDevice(QueuedDevice):
             return
         # Made when the host records, not when the work is reached: a wait that is queued next must find this recording.
         mark = event.mark = Mark(stream)
+        event.of_graph = self._launching
 
         def reached() -> None:
             event.time = mark.time = stream.clock
@@ -211,6 +218,11 @@ class FakeDevice(QueuedDevice):
         assert isinstance(stream, FakeStream)
         if stream.capturing is not None:
             stream.capturing.wait(event, stream, (self.wait, (event, stream)))
+        elif self._capture is not None:
+            # A stream that the graph does not know of would be part of it from here on.
+            raise against_rules("a stream outside of the graph waited for an event of it", "use the session's streams")
+        elif event.of_graph and not self._launching:
+            raise waits_from_outside()
         elif event.mark is not None:
             self._late.append(stream, Item(waits_for=event.mark), self._now)
 
@@ -266,9 +278,18 @@ class FakeDevice(QueuedDevice):
         return next((s.running for s in streams if isinstance(s, FakeStream) and s.running is not None), None)
 
     def _put(
-        self, stream: Stream | None, run: Callable[[], None], op: FrozenOp | None = None, seconds: float = 0.0
+        self,
+        stream: Stream | None,
+        run: Callable[[], None],
+        op: FrozenOp | None = None,
+        seconds: float = 0.0,
+        reads: HostArray | None = None,
+        writes: HostArray | None = None,
     ) -> None:
-        """Puts work of some virtual seconds into a stream; without a stream, runs it now, after all other work."""
+        """Puts work of some virtual seconds into a stream; without a stream, runs it now, after all other work.
+
+        ``reads`` and ``writes`` are the pinned memory of a copy, which the host must leave alone until the work has ended.
+        """
         if stream is None:
             self.synchronize()
             run()
@@ -276,11 +297,18 @@ class FakeDevice(QueuedDevice):
             return
         assert isinstance(stream, FakeStream)
         if stream.capturing is not None:
-            stream.capturing.put(stream, (self._put, (stream, run, op, seconds)), op)
+            stream.capturing.put(stream, (self._put, (stream, run, op, seconds, reads, writes)), op)
         elif self._capture is not None:
             raise against_rules("work was put into a stream of others", "use the session's streams", op)
         else:
+            run = run if reads is None and writes is None else self._copies.queued(run, reads, writes)
             self._late.append(stream, Item(run, op, seconds=seconds), self._now)
+
+    def _put_for_host(self, stream: Stream, run: Callable[[], None], op: FrozenOp, seconds: float) -> None:
+        """Puts work into a stream that only stands for the host's: it waits for the stream, and goes on with what it finds."""
+        if self._capture is not None:
+            raise against_rules("the host was asked to do a step", "let Device.splits say so", op)
+        self._put(stream, run, op, seconds)
 
     # -------------------------------------------------------------------------------------------------------------- work
     def machine(self, threads: int) -> Machine:
@@ -319,7 +347,10 @@ class FakeDevice(QueuedDevice):
         assert isinstance(stream, FakeStream)
         work = self._work(op, ins, outs, reserved, stream, scratch)
         cost = self.costs["collective" if stream.collective else "host" if op.definition.effects else "kernel"]
-        return of_calls([(self._put, (stream, work, op, cost.seconds(_nbytes(ins) + _nbytes(outs))))])
+        definition = op.definition
+        waits = op.sub_blocks or definition.objects or (definition.effects and not definition.indices)
+        put = self._put_for_host if waits else self._put
+        return of_calls([(put, (stream, work, op, cost.seconds(_nbytes(ins) + _nbytes(outs))))])
 
     def _work(
         self,
@@ -385,7 +416,7 @@ class FakeDevice(QueuedDevice):
     ) -> BoundStep:
         inside = SeenArrays(arrays, _inside, partial(FakeArray, self))
         seconds = self.costs["host"].seconds(0)
-        return of_calls([(self._put, (stream, lambda: run(op, inside, reserved), op, seconds))])
+        return of_calls([(self._put_for_host, (stream, lambda: run(op, inside, reserved), op, seconds))])
 
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
@@ -433,8 +464,17 @@ class FakeDevice(QueuedDevice):
 
     def launch_graph(self, made: Sequence[Call], stream: Stream) -> None:
         self._outside("a graph was launched")
-        for function, args in made:
-            function(*args)
+        self._host.launching = True
+        try:
+            for function, args in made:
+                function(*args)
+        finally:
+            self._host.launching = False
+
+    @property
+    def _launching(self) -> bool:
+        """Whether this thread launches a graph."""
+        return getattr(self._host, "launching", False)
 
     # ------------------------------------------------------------------------------------------------------------ errors
     def limit(

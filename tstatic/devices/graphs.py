@@ -190,7 +190,8 @@ class LateGraph(Graph):
         return {name: self._device.to_host(array, self._first) for name, array in self._arrays.items()}
 
     def _write(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        for name, value in values.items():
+        # Truth values first: their copies may hold 1 for any other byte, and the memory may have been another value's.
+        for name, value in sorted(values.items(), key=lambda one: one[1].dtype.kind != "b"):
             self._device.from_host(self._arrays[name], value, self._first)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.devices.base import Event
-from tstatic.devices.clock import FakeStream
+from tstatic.devices.clock import FakeEvent, FakeStream
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
@@ -24,6 +24,16 @@ def against_rules(what: str, fix: str, op: FrozenOp | None = None) -> DeviceErro
     if op is not None:
         error.add_context(op=op.type, where=show(op.where))
     return error
+
+
+def waits_from_outside() -> DeviceError:
+    """Returns the error of a stream outside of a graph that waits for an event of the graph's own."""
+    return DeviceError(
+        "a stream waited for an event that a graph recorded",
+        expected="an event that is recorded behind the launch of the graph",
+        received="one that is recorded within it",
+        fix="record another event in the stream that launches the graph",
+    )
 
 
 class Capture:
@@ -55,6 +65,8 @@ class Capture:
                 "an event was recorded in a stream that has not joined", "wait for the first stream first"
             )
         self._events[event] = dict(self._seen[stream])
+        if isinstance(event, FakeEvent):
+            event.of_graph = True
         self.calls.append(call)
 
     def wait(self, event: Event, stream: FakeStream, call: Call) -> None:
@@ -80,4 +92,4 @@ class Capture:
         return tuple(self.calls)
 
 
-__all__ = ["Capture", "against_rules"]
+__all__ = ["Capture", "against_rules", "waits_from_outside"]
