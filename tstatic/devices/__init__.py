@@ -13,7 +13,8 @@
 * ``fake_torch`` the same with torch's operators
 * ``clock``, ``late_work`` what work takes on the virtual clock of ``fake``, and the order in which it runs there
 * ``null``  runs nothing, to measure overhead
-* ``cuda``, ``kernel_launch``  NVIDIA GPUs: torch's device with streams, events, pinned memory and graphs; a launch by handle
+* ``cuda``, ``kernel_launch``  NVIDIA GPUs: torch's device with streams, events and pinned memory; a launch by handle
+* ``cuda_graphs``  what a GPU captured: torch's graphs, the pools of their memory, and their ends
 * ``host_copies``, ``seen_arrays``  a device's arrays as references on the host see them
 * ``refusals``  the launches for which a chip has no room
 * ``torch_device``, ``torch_forms``  any device of torch: ops as their torch forms, whose results' memory may become the values'

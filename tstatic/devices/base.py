@@ -116,6 +116,22 @@ class Block(Protocol):
         """Drops the memory, under this name and those of its views; the next run brings new memory."""
 
 
+class BlockMemory(Protocol):
+    """The memory of the arrays in one foreign block.
+
+    Attributes:
+        fixed: Whether it has the address that it had in the last run: a graph that was captured writes it there.
+    """
+
+    fixed: bool
+
+    def hold(self) -> Any:
+        """Returns what :meth:`put_back` takes; ``None`` while the block has no memory."""
+
+    def put_back(self, held: Any) -> None:
+        """Gives the block memory that a captured graph wrote."""
+
+
 class Event:
     """A point in a stream that other streams and the host can wait for.
 
@@ -238,6 +254,10 @@ class DeviceMemory(DeviceFacts):
     def block(self, meta: Meta) -> Block:
         """Returns an array without memory of its own: a step brings it along in each run (:meth:`block_use`)."""
         raise NotImplementedError(f"the ops of the device '{self.name}' bring no memory along")
+
+    def block_memory(self, array: Array) -> BlockMemory | None:
+        """Returns the block in which an array lies; ``None`` for one that has one place for all runs."""
+        return None
 
     @abc.abstractmethod
     def holds(self, array: Array) -> bool:

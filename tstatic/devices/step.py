@@ -287,6 +287,9 @@ class Schedule:
         """Returns calls that do the same, and tell ``log`` when the work of each op began and ended."""
         raise NotImplementedError
 
+    def free(self) -> None:
+        """Frees what the device made of the calls, which are not made any more."""
+
     @property
     def is_launch(self) -> bool:
         """Whether the calls are the launch of one captured graph."""

@@ -5,6 +5,7 @@
 * ``schedule``  the order of steps; what may write state, and when
 * ``memory``    lifetimes, and offsets in one arena
 * ``flat_buffers``  the order of parameters, their states and gradients in flat buffers
+* ``blocks``    values that stay where the device's library allocates them, and why others are copied
 * ``plan``      the plan itself, and its text
 * ``report``, ``capacity``  how many bytes, of what, at which op; whether they fit in a memory
 """

@@ -323,5 +323,8 @@ class Binding:
             self.fetched.free()
         if self.checks is not None:
             self.checks.free()
+        for schedule in (*self.schedules.values(), self.whole):
+            if schedule is not None:
+                schedule.free()
         self.arrays.clear()
         self.schedules, self.whole = {"main": Schedule(), "update": Schedule()}, None
