@@ -312,6 +312,12 @@ class Binding:
         spans = [setting.device.span(self.arrays[v]) for v in read if v in self.arrays]
         return ReadyStep(None, setting.streams[0], writes=spans)
 
+    def forget_graphs(self) -> None:
+        """Destroys what was captured: no run will launch it again."""
+        for schedule in (*self.schedules.values(), self.whole):
+            if schedule is not None:
+                schedule.free()
+
     def free(self) -> None:
         """Frees memory of its own; nothing refers to the arena afterwards.
 
@@ -323,8 +329,6 @@ class Binding:
             self.fetched.free()
         if self.checks is not None:
             self.checks.free()
-        for schedule in (*self.schedules.values(), self.whole):
-            if schedule is not None:
-                schedule.free()
+        self.forget_graphs()
         self.arrays.clear()
         self.schedules, self.whole = {"main": Schedule(), "update": Schedule()}, None

@@ -91,6 +91,7 @@ class Session:
             self.communicator.free()
         if before is not None:
             before.sections.forget()
+            before.forget_graphs()
         self.bound = Binding(self.setting, self)
 
     @property
