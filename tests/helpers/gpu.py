@@ -138,6 +138,10 @@ class Library:
     def graph_pool_handle(self) -> Pool:
         return Pool()
 
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        pools = dict.fromkeys(one for one in self.pools if one.graphs)
+        return [{"segment_pool_id": one, "total_size": one.nbytes} for one in pools]
+
     @property
     def now(self) -> Queue:
         """The stream whose block is entered."""

@@ -20,7 +20,7 @@ from tstatic.devices.refusals import LaunchTooLargeError as LaunchTooLargeError 
 from tstatic.devices.refusals import Refusals
 from tstatic.devices.region_log import Facts
 from tstatic.devices.region_log import RegionLog as RegionLog  # for what records
-from tstatic.devices.step import BoundStep, HostArray, ReadyStep, Region, Schedule, Stream
+from tstatic.devices.step import Block, BlockMemory, BoundStep, HostArray, ReadyStep, Region, Schedule, Stream, Watch
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
@@ -107,29 +107,6 @@ class DeviceArray(abc.ABC):
 Array = Any
 """The arrays that a device computes on: a numpy array on the CPU, a :class:`DeviceArray` elsewhere. Both have ``shape``, ``dtype``,
 ``size`` and ``nbytes``."""
-
-
-class Block(Protocol):
-    """An array in a foreign block, whose memory one step brings along and another is the last to read."""
-
-    def free(self) -> None:
-        """Drops the memory, under this name and those of its views; the next run brings new memory."""
-
-
-class BlockMemory(Protocol):
-    """The memory of the arrays in one foreign block.
-
-    Attributes:
-        fixed: Whether it has the address that it had in the last run: a graph that was captured writes it there.
-    """
-
-    fixed: bool
-
-    def hold(self) -> Any:
-        """Returns what :meth:`put_back` takes; ``None`` while the block has no memory."""
-
-    def put_back(self, held: Any) -> None:
-        """Gives the block memory that a captured graph wrote."""
 
 
 class Event:
@@ -254,6 +231,18 @@ class DeviceMemory(DeviceFacts):
     def block(self, meta: Meta) -> Block:
         """Returns an array without memory of its own: a step brings it along in each run (:meth:`block_use`)."""
         raise NotImplementedError(f"the ops of the device '{self.name}' bring no memory along")
+
+    def watch(self) -> Watch | None:
+        """Returns what sees the memory that the device's library allocates in a run; ``None`` where none does."""
+        return None
+
+    def library_bytes(self) -> int:
+        """Returns the bytes that the device's libraries keep for themselves once ops have run."""
+        return 0
+
+    def pool_bytes(self, streams: Sequence[Stream]) -> int:
+        """Returns the bytes that the graphs of a session's streams hold, beside the arena."""
+        return 0
 
     def block_memory(self, array: Array) -> BlockMemory | None:
         """Returns the block in which an array lies; ``None`` for one that has one place for all runs."""

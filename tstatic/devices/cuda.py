@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -139,6 +140,10 @@ class CudaDevice(CudaGraphs, TorchDevice):
     def _pinned(self, nbytes: int, purpose: str) -> Memory:
         memory = self.torch.zeros(max(nbytes, 1), dtype=self.torch.uint8)
         return PinnedBuffer(memory.pin_memory() if self._cuda is None else memory, nbytes, purpose)
+
+    def library_bytes(self) -> int:
+        # Of cuBLAS, in one compute stream: torch allocates it like tensors.
+        return cublas_bytes(self.target.architecture) if self._cuda is None else 0
 
     # ------------------------------------------------------------------------------------------------------------ copies
     def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
@@ -508,6 +513,15 @@ class _AfterTheCaller:
 
     def _queues(self) -> dict[Any, None]:
         return {one.queue: None for made in self._sets for one in made.streams}  # type: ignore[attr-defined]
+
+
+def cublas_bytes(architecture: str) -> int:
+    """Returns the bytes of the workspace that torch gives cuBLAS in each stream, as ``CUBLAS_WORKSPACE_CONFIG`` has it."""
+    # KiB and how often, one pair behind the other: ":4096:2:16:8".
+    given = re.findall(r":([0-9]+):([0-9]+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
+    if given:
+        return sum(int(size) * int(count) for size, count in given) << 10
+    return 4096 * 8 << 10 if architecture in ("sm_90", "sm_100", "sm_103") else (4096 * 2 + 16 * 8) << 10
 
 
 def _calls_of(step: BoundStep) -> list[Call]:

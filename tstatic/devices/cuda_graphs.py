@@ -141,6 +141,12 @@ class CudaGraphs(QueuedDevice):
         with self.cuda.stream(stream.queue):
             made.made.replay()
 
+    def pool_bytes(self, streams: Sequence[Stream]) -> int:
+        pools = [one.pool.handle for one in streams if isinstance(one, CudaStream) and one.pool is not None]
+        if not pools:
+            return 0
+        return sum(int(one["total_size"]) for one in self.cuda.memory_snapshot() if one["segment_pool_id"] in pools)
+
     def drop_graph(self, made: Any, stream: Stream) -> None:
         made.destroy()
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from tstatic.devices.base import BlockMemory, Device, Graph, QueuedWorkError
-from tstatic.devices.step import Stream
+from tstatic.devices.base import Device, Graph, QueuedWorkError
+from tstatic.devices.step import BlockMemory, Stream
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 from tstatic.logs import warn_once

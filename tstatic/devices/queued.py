@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tstatic.devices.base import BlockMemory, Device, Graph
+from tstatic.devices.base import Device, Graph
 from tstatic.devices.graphs import CapturingDevice, GraphBlocks, LateGraph
 from tstatic.devices.region_log import RegionLog
-from tstatic.devices.step import ReadyStep, Region, Schedule, Spans, Stream
+from tstatic.devices.step import BlockMemory, ReadyStep, Region, Schedule, Spans, Stream
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 

@@ -21,7 +21,6 @@ from tstatic.devices.base import (
     ALIGNED,
     Array,
     ArraysByName,
-    BlockMemory,
     DeviceArray,
     KernelLaunch,
     Memory,
@@ -34,8 +33,8 @@ from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.immediate import ImmediateDevice
 from tstatic.devices.seen_arrays import SeenArrays
-from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
-from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
+from tstatic.devices.step import BlockMemory, BoundStep, HostArray, Stream, Watch, Workspace, of_calls
+from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form, watching
 from tstatic.devices.torch_settings import Settings, keep_freed_memory
 from tstatic.errors import needed_for
 from tstatic.ir.frozen import FrozenOp
@@ -61,7 +60,7 @@ class TorchMemory:
         except (RuntimeError, MemoryError) as error:
             if not is_shortage(error):
                 raise
-            raise out_of_memory(f"{purpose} on {place}", nbytes) from error
+            raise out_of_memory(f"{purpose} on {place}", nbytes, error) from error
         start = -whole.data_ptr() % _START
         self.tensor: Any = whole[start : start + nbytes]
 
@@ -263,6 +262,9 @@ class TorchDevice(ImmediateDevice):
         made.tensor.untyped_storage().resize_(0)
         made.block = ForeignBlock(self.torch, made.tensor)
         return made
+
+    def watch(self) -> Watch:
+        return partial(watching, self.torch)
 
     def block_memory(self, array: Array) -> BlockMemory | None:
         return array.block if isinstance(array, TorchArray) else None

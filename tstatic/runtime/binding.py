@@ -110,7 +110,7 @@ class Binding:
         self.arena = setting.arenas.take(owner, plan.arena_bytes)
         self.arena.touch()
         self.arrays: dict[str, Any] = {}
-        self.blocks = Blocks(plan)
+        self.blocks = Blocks(plan, device.watch())
         self.keys: list[RngKey] = []
         self.runners: list[BlockRunner] = []
         place_values(plan, self.arena, device, self._state, self.blocks, self.arrays)
@@ -311,6 +311,12 @@ class Binding:
         read = (*setting.plan.program.feeds, RNG)
         spans = [setting.device.span(self.arrays[v]) for v in read if v in self.arrays]
         return ReadyStep(None, setting.streams[0], writes=spans)
+
+    @property
+    def beside_bytes(self) -> int:
+        """Bytes of the device that are bound beside the arena: constants, and what checks keep."""
+        constants = (self.arrays[v] for v, slot in self._setting.plan.storage.items() if slot.kind == "const")
+        return sum(array.nbytes for array in constants) + (0 if self.checks is None else self.checks.nbytes)
 
     def forget_graphs(self) -> None:
         """Destroys what was captured: no run will launch it again."""

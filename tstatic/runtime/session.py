@@ -16,6 +16,7 @@ from tstatic.forks import away, computing
 from tstatic.ir.rng import kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
 from tstatic.plan.plan import Plan
+from tstatic.plan.report import Seen
 from tstatic.runtime import random
 from tstatic.runtime.arenas import Arenas, held_bytes
 from tstatic.runtime.binding import Binding, Setting
@@ -150,7 +151,7 @@ class Session:
         sent = False
         if self._before is not None:
             self._before()
-        with computing(), np.errstate(all="ignore"), bound.blocks.during() if bound.blocks.all else NO_BLOCKS:
+        with computing(), np.errstate(all="ignore"), NO_BLOCKS if bound.blocks.are_idle else bound.blocks.during():
             for i in range(iterations):
                 if not sent and bound.staged is not None:
                     bound.staged.send(feeds)
@@ -322,6 +323,18 @@ class Session:
             yield self.bound.arena
             yield from self.bound.workspaces
             yield from self.bound.sections.memories()
+
+    @property
+    def seen(self) -> Seen | None:
+        """What runs showed of the memory beside the arena; ``None`` while the plan is not bound."""
+        bound = self.bound
+        if bound is None:
+            return None
+        scratch = sum(one.held_bytes for one in bound.workspaces)
+        return Seen(
+            bound.blocks.beside_bytes, bound.blocks.seen_bytes, bound.beside_bytes,
+            scratch + self.device.library_bytes(), self.device.pool_bytes(self.streams),
+        )  # fmt: skip
 
     @property
     def held_bytes(self) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device
-from tstatic.devices.base import Block, Memory
-from tstatic.devices.step import BoundStep
+from tstatic.devices.base import Memory
+from tstatic.devices.step import Block, BoundStep, Watch
 from tstatic.ir.recording import Call
 from tstatic.plan.plan import Plan, Storage
 
@@ -24,9 +24,17 @@ class Blocks:
 
     Args:
         plan: The plan; ``None``: no blocks.
+        watch: What sees the memory that the device's library allocates; the first run is watched, so that later ones cost nothing
+            more.
+
+    Attributes:
+        all: They.
+        seen_bytes: The most bytes that the library was seen to have allocated at one time; 0 before the first run.
     """
 
-    def __init__(self, plan: Plan | None = None) -> None:
+    def __init__(self, plan: Plan | None = None, watch: Watch | None = None) -> None:
+        self._watch = watch
+        self.seen_bytes = 0
         self.all: list[Block] = []
         self._lifetimes = () if plan is None else plan.foreign
         self._dead: dict[int, list[Call]] = {}
@@ -65,11 +73,21 @@ class Blocks:
         """Ends binding: what is left was fetched or committed, and is kept to the end of a run."""
         self._at_end = [call for calls in (self._waiting, *self._dead.values()) for call in calls]
 
+    @property
+    def are_idle(self) -> bool:
+        """Whether :meth:`during` does nothing."""
+        return not self.all and self._watch is None
+
     @contextmanager
     def during(self) -> Iterator[None]:
         """Frees all blocks behind a run, whether it ends or fails."""
         try:
-            yield
+            if self._watch is None:
+                yield
+            else:
+                with self._watch() as watched:
+                    yield
+                self._watch, self.seen_bytes = None, watched.most_bytes
         # All of them: nobody knows how far the run came, and a block may be freed twice.
         except BaseException:
             for block in self.all:
