@@ -74,6 +74,7 @@ def _tstatic(model: str, fused: bool, dry: bool) -> tuple[Step, Row]:
     if low:
         paddle.static.amp.bf16.cast_parameters_to_bf16(place, main, to_bf16_var_names=low)
     step = lambda: float(executor.run(compiled, feed=feed, fetch_list=[loss])[0])  # noqa: E731
+    row["report"] = lambda: compiled.memory_report({n: a.shape for n, a in feed.items()}, [loss], place=place)
     return step, row
 
 
@@ -202,7 +203,15 @@ def measured(name: str, model: str, dry: bool) -> Row:
         else (lambda: _torch(model, name == "torch.compile", dry))
     )
     begun = time.perf_counter()
+    memory = None
+    if not dry:
+        import torch
+
+        from tstatic.benchlib.gpu_memory import GpuMemory
+
+        memory = GpuMemory(torch.cuda)
     step, row = make()
+    report = row.pop("report", None)
     losses = [step()]
     row["first_step_s"] = time.perf_counter() - begun
     losses += [step() for _ in range(1 if dry else WARM)]
@@ -212,10 +221,10 @@ def measured(name: str, model: str, dry: bool) -> Row:
         # The loss is fetched: the device has done its work then.
         losses.append(step())
         seconds.append(time.perf_counter() - begun)
-    if not dry:
-        import torch
-
+    if memory is not None:
         row |= {"held_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved()}
+        if report is not None:
+            row["memory"] = str(memory.compare(step, report))
     assert all(math.isfinite(one) for one in losses), losses
     return {"name": name, "model": model, "median_s": statistics.median(seconds), "losses": losses, **row}
 

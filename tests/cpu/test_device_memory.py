@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import tstatic as paddle
 from tests.cpu.test_graphs import DEVICES, same
 from tests.helpers.gpu import StandIn
 from tstatic import devices, nn, static
+from tstatic.benchlib.gpu_memory import GpuMemory
 from tstatic.devices import cuda
 from tstatic.devices.base import QueuedWorkError
 from tstatic.devices.fake import FakeDevice
@@ -155,7 +157,9 @@ def test_the_memory_of_graphs_is_counted_while_there_are_any() -> None:
 
 def _short(op: Any) -> Exception:
     error = QueuedWorkError(op)
-    error.__cause__ = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.50 GiB. GPU 0 has a total capacity of 139.80 GiB of which 1.50 GiB is free.")
+    error.__cause__ = torch.OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 20.50 GiB. GPU 0 has a total capacity of 139.80 GiB of which 1.50 GiB is free."
+    )
     return error
 
 
@@ -243,3 +247,57 @@ def test_memory_that_a_plan_cannot_have_is_told_with_its_parts(name: str) -> Non
         assert "most is needed at" in said
         assert "max_batch" in said
         assert np.isfinite(net.step()[0]).all()
+
+
+class Allocator:
+    """In the place of ``torch.cuda``: its numbers."""
+
+    def __init__(self) -> None:
+        self.allocated, self.reserved, self.free, self.steps, self.reset_after = 100, 1000, 5000, 0, -1
+
+    def memory_allocated(self) -> int:
+        return self.allocated
+
+    def memory_reserved(self) -> int:
+        return self.reserved
+
+    def mem_get_info(self) -> tuple[int, int]:
+        return self.free, 10_000
+
+    def synchronize(self) -> None:
+        pass
+
+    def reset_peak_memory_stats(self) -> None:
+        self.reset_after = self.steps
+
+    def max_memory_allocated(self) -> int:
+        return 2100
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        return [
+            {"segment_pool_id": (0, 0), "total_size": 1 << 20, "allocated_size": 7},
+            {"segment_pool_id": (0, 1), "total_size": 600, "allocated_size": 100},
+        ]
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps == 1:
+            self.free, self.reserved = 2800, 3000
+
+
+def test_a_report_is_compared_with_what_the_allocator_and_the_driver_say() -> None:
+    cuda = Allocator()
+    memory = GpuMemory(cuda)
+    with standing_in("gpu"):
+        net = Trained(images)
+        report = replace(
+            net.report(), peak_bytes=1500, foreign_bytes=0, pool_bytes=500, bound_bytes=0, workspace_bytes=25
+        )
+        report = replace(report, by_category={**report.by_category, "parameters": 800, "other state": 200})
+    found = memory.compare(cuda.step, lambda: report)
+    assert (cuda.steps, cuda.reset_after) == (4, 3)
+    assert (found.allocated_bytes, found.pool_bytes, found.measured_bytes) == (2000, 500, 2500)
+    assert found.reported_bytes == 2525
+    assert found.off == pytest.approx(0.01)
+    assert (found.context_bytes, found.later_bytes) == (4000, 200)
+    assert "measured 2.50 kB, +1.0%" in str(found)

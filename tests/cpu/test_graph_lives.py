@@ -1,4 +1,4 @@
-"""A captured graph ends with its plan, once its last launch has ended, and the memory of a stream's graphs with the last of them."""
+"""A captured graph ends with its plan, behind its last launch, and the memory of a stream's graphs with the last of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import tstatic as paddle
 from tests.cpu.test_graphs import standing_in
 from tests.helpers.gpu import Recorded, StandIn
 from tstatic import static
-from tstatic.devices.graphs import LateGraph
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(

@@ -127,7 +127,9 @@ def test_results_of_torch_stay_where_they_are_in_known_nets(
         plan = script("plan_count").lowered(main, build(), dict(model.feeds), [loss.name]).plan
         told = static.CompiledProgram(main, build()).explain([loss], dict(model.feeds), verbose=True)
     allocating = [s.op for s in plan.steps if s.how == "ref" and s.op.definition.torch_run == "alloc"]
-    copied = [v for op in allocating for v in op.writes() if plan.storage[plan.root[v]].kind == "arena" and v in plan.copied]
+    copied = [
+        v for op in allocating for v in op.writes() if plan.storage[plan.root[v]].kind == "arena" and v in plan.copied
+    ]
     assert set(copied) == plan.copied.keys()
     whole = sum(one.nbytes for one in plan.foreign)
     assert {v: why for v, why in plan.copied.items() if "from a table" not in why and "`dropout" not in why} == {}
@@ -136,6 +138,8 @@ def test_results_of_torch_stay_where_they_are_in_known_nets(
     gradients = {v for op in allocating for v in op.writes() if v.partition("@")[2].startswith("GRAD")}
     assert plan.copied.keys() <= gradients
     assert sum(plan.storage[v].meta.nbytes for v in copied) <= whole / 10  # type: ignore[union-attr]
-    assert [one.reason for one in told.copied_results] == ["a kernel reads its address from a table"] * len(told.copied_results)
+    assert [one.reason for one in told.copied_results] == ["a kernel reads its address from a table"] * len(
+        told.copied_results
+    )
     assert bool(told.copied_results) == bool(plan.copied)
     assert ("Copied results\n" in str(told)) == bool(plan.copied)

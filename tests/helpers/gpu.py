@@ -187,7 +187,7 @@ def _adam_in_place(*args: Any) -> bool:
 
 @contextlib.contextmanager
 def _without_fused_adam() -> Iterator[None]:
-    """Takes the calls that a GPU makes, in this thread: torch's fused Adam reads values, and is called for tensors of the CPU alone."""
+    """Makes the calls of a GPU, in this thread: torch's fused Adam reads values, and is for tensors of the CPU alone."""
     common.adam_in_place = _adam_in_place
     _runs.inside = getattr(_runs, "inside", 0) + 1
     try:
@@ -197,7 +197,7 @@ def _without_fused_adam() -> Iterator[None]:
 
 
 class StandIn(CudaDevice):
-    """The class of GPUs on tensors of the CPU: what it puts into streams runs at once; while it captures, calls of torch are recorded."""
+    """The class of GPUs on tensors of the CPU: what it puts into streams runs at once; a capture records calls of torch."""
 
     cuda: Library
 

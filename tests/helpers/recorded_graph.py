@@ -1,4 +1,4 @@
-"""A graph of torch's calls on tensors of the CPU: captured calls do nothing, and a launch makes them at the addresses of the capture."""
+"""A graph of torch's calls on tensors of the CPU: captured calls do nothing, a launch makes them at the captured addresses."""
 
 from __future__ import annotations
 
@@ -121,7 +121,9 @@ class Recording(TorchDispatchMode):
         made = function(*args, **kwargs)
         given: set[int] = set()
         tree_map_only(torch.Tensor, lambda t: given.add(t.untyped_storage()._cdata), (args, kwargs))
-        moved = tree_map_only(torch.Tensor, lambda t: t if t.untyped_storage()._cdata in given else self._moved(t), made)
+        moved = tree_map_only(
+            torch.Tensor, lambda t: t if t.untyped_storage()._cdata in given else self._moved(t), made
+        )
         if "empty" not in name:
             self._record(function, args, kwargs, made, moved)
         return moved
@@ -166,9 +168,7 @@ class Recording(TorchDispatchMode):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 value = args[i] if i < len(args) else kwargs.get(argument.name)
                 given.update(dict.fromkeys(argument.alias_info.after_set, value))
-        returned = [
-            next(given[one] for one in result.alias_info.after_set) for result in function._schema.returns
-        ]
+        returned = [next(given[one] for one in result.alias_info.after_set) for result in function._schema.returns]
         return tuple(returned) if len(returned) > 1 else returned[0] if returned else None
 
 

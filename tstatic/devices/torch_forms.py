@@ -18,7 +18,6 @@ from tstatic.ir.opdef import OpDef
 from tstatic.ir.recording import Call
 from tstatic.ir.torch_tables import Tables
 
-
 _NUMBERS = itertools.count()
 
 

@@ -111,7 +111,7 @@ class Plan:
     """Number of a step -> offset and size in the arena of the memory that it needs while it runs: partial sums of its kernel, the
     copies that the kernel reads, and what the device asks for its op."""
     copied: Mapping[str, str] = field(repr=False, default_factory=dict)
-    """Results that the device's library allocates, and that are copied to memory of the plan -> why they do not stay where they are."""
+    """Results that the device's library allocates, and that are copied to memory of the plan -> why."""
     gapped: frozenset[str] = frozenset()
     """Views with gaps between their elements: kernels, which take flat memory, read copies of them."""
 
@@ -489,6 +489,7 @@ class _Planner:
 
 ScratchBytes = Callable[[FrozenOp, Mapping[str, Meta]], int]
 """The op and the metadata of its values -> bytes that it needs while it runs."""
+
 
 def copy_offsets(op: FrozenOp, gapped: Set[str], metas: Mapping[str, Meta]) -> tuple[dict[str, int], int]:
     """Returns where the copies that an op's kernel reads begin in memory that holds them all, in bytes, and how large that is."""

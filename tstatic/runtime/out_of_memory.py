@@ -52,12 +52,11 @@ def of_section(error: OutOfMemoryError, op: FrozenOp) -> OutOfMemoryError:
     return made
 
 
-def with_report(error: BaseException, report: MemoryReport) -> BaseException:
-    """Adds the largest parts of a plan's memory to an operator's error about memory; returns the error."""
+def with_report(error: BaseException, report: MemoryReport) -> None:
+    """Adds the largest parts of a plan's memory to an operator's error about memory."""
     # Once: what runs in a run passes here, too.
     if isinstance(error, OutOfMemoryError) and _TAKES not in str(error.received):
         error.received = f"{error.received}{_taken(report)}"
-    return error
 
 
 def _taken(report: MemoryReport) -> str:
@@ -73,9 +72,8 @@ def of_run(error: BaseException, plan: Plan) -> OutOfMemoryError:
     made = out_of_memory(what, wanted, error, fix=_advice(plan))
     peak = report.peak
     if peak is not None:
-        made.received = (
-            f"{made.received}; most is needed at '{peak.op}', where {size(peak.live_bytes)} are live at once{_taken(report)}"
-        )
+        made.received = f"{made.received}; most is needed at '{peak.op}', where {size(peak.live_bytes)} are live at once"
+            f"{_taken(report)}"
         made.add_context(op=peak.op, where=peak.where)
     return made
 
@@ -93,7 +91,8 @@ def explained(method: Method) -> Method:
                 raise
             if isinstance(error, TstaticError) and error.op is not None:
                 # Of one operator, behind whose failure all is as before.
-                raise with_report(error, memory_report(session.plan, state_metas(session.plan), 0, seen=session.seen))
+                with_report(error, memory_report(session.plan, state_metas(session.plan), 0, seen=session.seen))
+                raise
             made = of_run(error, session.plan)
             # Behind the report, which reads the plan, and before the error: the memory is needed by whoever handles it.
             session.drop()

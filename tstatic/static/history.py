@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
@@ -82,7 +82,9 @@ class History:
     def seen(self, plan: Plan) -> Seen | None:
         """Returns what runs of an equal plan showed of the memory beside its arena; ``None`` before the first."""
         alike = (s.seen for s in self.sessions if s.plan.storage == plan.storage)
-        return max((one for one in alike if one is not None), key=lambda one: (one.outside, len(one.beside)), default=None)
+        return max(
+            (one for one in alike if one is not None), key=lambda one: (one.outside, len(one.beside)), default=None
+        )
 
     def note(self, record: CompileRecord) -> None:
         """Records a compilation for a run."""
