@@ -325,7 +325,7 @@ class CudaDevice(CudaGraphs, TorchDevice):
             return "finds" if self.generated else ""
         # Its work is the host's, on copies, where its size depends on values.
         use = "" if op.definition.dynamic is not None else super().block_use(op)
-        # A graph finds the memory that others wrote where it was when it was captured; what ends a graph brings new memory each time.
+        # A graph finds what others wrote where it was when it was captured; what ends a graph brings new memory each time.
         return "finds" if use == "makes" and op.definition.waits else use
 
     def any_nonzero(self, words: TorchArray, found: TorchArray, stream: Stream) -> list[Call]:

@@ -1,4 +1,4 @@
-"""Finds the values whose memory may differ from run to run: results that a device's library allocates, and readers find anywhere."""
+"""Finds the values whose memory may differ from run to run: results that a device's library allocates."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def of_run(error: BaseException, plan: Plan) -> OutOfMemoryError:
     made = out_of_memory(what, wanted, error, fix=_advice(plan))
     peak = report.peak
     if peak is not None:
-        made.received = f"{made.received}; most is needed at '{peak.op}', where {size(peak.live_bytes)} are live at once"
-            f"{_taken(report)}"
+        most = f"most is needed at '{peak.op}', where {size(peak.live_bytes)} are live at once"
+        made.received = f"{made.received}; {most}{_taken(report)}"
         made.add_context(op=peak.op, where=peak.where)
     return made
 
