@@ -258,8 +258,9 @@ class TorchDevice(ImmediateDevice):
         if self.place == "cpu":
             keep_freed_memory()
         made = self.empty(meta.shape, meta.dtype.np)
-        # A shape without memory, which the first result brings along.
-        made.tensor.untyped_storage().resize_(0)
+        # The first result takes the place of this memory, whose pages are never touched; a GPU would give them all the same.
+        if self.deferred:
+            made.tensor.untyped_storage().resize_(0)
         made.block = ForeignBlock(self.torch, made.tensor)
         return made
 

@@ -45,12 +45,13 @@ class ForeignBlock:
 
     def view_of(self, tensor: Any, view: Callable[[Any], Any]) -> Any:
         """Returns a view of the tensor, or of one of its views, that a function makes; it follows the tensor from now on."""
-        memory, there = tensor.untyped_storage(), self._there
-        if not there:
+        memory = tensor.untyped_storage()
+        lacks = memory.nbytes() < self.nbytes
+        if lacks:
             # torch takes no views of memory that is too small for them.
             memory.resize_(self.nbytes)
         made = view(tensor)
-        if not there:
+        if lacks:
             memory.resize_(0)
         self._views.append((made, made.storage_offset(), tuple(made.shape), made.stride()))
         return made

@@ -316,7 +316,8 @@ class Binding:
     def beside_bytes(self) -> int:
         """Bytes of the device that are bound beside the arena: constants, and what checks keep."""
         constants = (self.arrays[v] for v, slot in self._setting.plan.storage.items() if slot.kind == "const")
-        return sum(array.nbytes for array in constants) + (0 if self.checks is None else self.checks.nbytes)
+        found: int = sum(array.nbytes for array in constants)
+        return found + (0 if self.checks is None else self.checks.nbytes)
 
     def forget_graphs(self) -> None:
         """Destroys what was captured: no run will launch it again."""

@@ -106,8 +106,9 @@ class LateChecks:
     @property
     def nbytes(self) -> int:
         """The bytes of the device that the checks keep: their words, and copies of positions."""
-        words = self._memory[0].held_bytes if self._memory else 0
-        return words + sum(one.safe.nbytes + (one.kept.nbytes if one.copied else 0) for one in self._checks.values())
+        words: int = self._memory[0].held_bytes if self._memory else 0
+        copies: int = sum(one.safe.nbytes + (one.kept.nbytes if one.copied else 0) for one in self._checks.values())
+        return words + copies
 
     def bind_op(self, op: FrozenOp, ins: Sequence[Any], stream: Stream) -> tuple[list[Any], Before]:
         """Binds the checks of one op.

@@ -29,12 +29,14 @@ class Blocks:
 
     Attributes:
         all: They.
+        are_idle: Whether :meth:`during` does nothing: neither frees nor sees anything.
         seen_bytes: The most bytes that the library was seen to have allocated at one time; 0 before the first run.
     """
 
     def __init__(self, plan: Plan | None = None, watch: Watch | None = None) -> None:
         self._watch = watch
         self.seen_bytes = 0
+        self.are_idle = watch is None
         self.all: list[Block] = []
         self._lifetimes = () if plan is None else plan.foreign
         self._dead: dict[int, list[Call]] = {}
@@ -55,6 +57,7 @@ class Blocks:
         block = device.block(slot.meta)
         (one,) = (one for one in self._lifetimes if one.name == slot.value)
         self.all.append(block)
+        self.are_idle = False
         self._dead.setdefault(one.last, []).append((block.free, ()))
         return block
 
@@ -73,11 +76,6 @@ class Blocks:
         """Ends binding: what is left was fetched or committed, and is kept to the end of a run."""
         self._at_end = [call for calls in (self._waiting, *self._dead.values()) for call in calls]
 
-    @property
-    def are_idle(self) -> bool:
-        """Whether :meth:`during` does nothing."""
-        return not self.all and self._watch is None
-
     @contextmanager
     def during(self) -> Iterator[None]:
         """Frees all blocks behind a run, whether it ends or fails."""
@@ -88,6 +86,7 @@ class Blocks:
                 with self._watch() as watched:
                     yield
                 self._watch, self.seen_bytes = None, watched.most_bytes
+                self.are_idle = not self.all
         # All of them: nobody knows how far the run came, and a block may be freed twice.
         except BaseException:
             for block in self.all:
