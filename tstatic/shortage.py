@@ -18,6 +18,8 @@ _SMALLER = "use a smaller batch or smaller shapes"
 _NUMPY = ("array is too big", "Maximum allowed dimension")
 """How numpy begins to say, in a ``ValueError``, that an array has more bytes than can be addressed."""
 _TORCH = ("can't allocate memory", "out of memory")
+_FREE = re.compile(r"of which ([0-9.]+) (bytes|[KMGT]iB) is free", re.IGNORECASE)
+"""How torch says how much a GPU has left."""
 _TRIED = re.compile(r"tried to allocate ([0-9.]+) (bytes|[KMGT]iB)", re.IGNORECASE)
 """How torch says how much it wanted: on the host in bytes, on a GPU in larger units."""
 
@@ -60,6 +62,10 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(one in text for one in _TORCH)
 
 
+def _bytes(found: re.Match[str]) -> int:
+    return int(float(found[1]) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(found[2]))
+
+
 def out_of_memory(
     what: str, wanted: int | None = None, cause: BaseException | None = None, *, fix: str = _SMALLER, **more: Any
 ) -> OutOfMemoryError:
@@ -77,8 +83,9 @@ def out_of_memory(
         if shape is not None and dtype is not None:
             wanted = math.prod(shape) * int(dtype.itemsize)
         elif (tried := _TRIED.search(str(cause))) is not None:
-            wanted = int(float(tried[1]) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(tried[2]))
-    there = free_main_memory()
+            wanted = _bytes(tried)
+    left = None if cause is None else _FREE.search(str(cause))
+    there = free_main_memory() if left is None else _bytes(left)
     received = "more bytes than can be addressed" if wanted is None else f"{size(wanted)} ({wanted} bytes)"
     if wanted is None and isinstance(cause, MemoryError):
         received = str(cause) or "an allocation that failed"

@@ -105,3 +105,41 @@ def test_a_seed_in_a_tensor_stays_with_the_host(gpu: CudaDevice) -> None:
         mask = main.global_block().create_var(name="mask", shape=[4, 8], dtype="uint8")
         main.global_block().append_op(type="dropout", inputs={"X": x, "Seed": seed}, outputs={"Out": out, "Mask": mask})
     assert len(hosted(main, static.BuildStrategy(), out, {"x": (4, 8), "seed": (1,)}, gpu)) == 1
+
+
+@pytest.mark.parametrize("generated", [True, False], ids=["kernels", "references"])
+@pytest.mark.parametrize("build", [static.BuildStrategy, everything], ids=["default", "everything"])
+@pytest.mark.parametrize("name", ["gpt-bf16", "bert", "resnet"])
+def test_results_of_torch_stay_where_they_are_in_known_nets(
+    name: str, build: Any, generated: bool, gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but gradients that one kernel updates parameters by, from a table of their addresses."""
+    gpu.generated = generated
+    models = script("models")
+    for sizes in (models.GPT, models.BERT):
+        monkeypatch.setitem(sizes, "layers", 1)
+    monkeypatch.setattr(models, "STAGES", ((1, 64), (1, 128)))
+    model = models.MODELS[name]
+    main = static.Program()
+    with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
+        loss = model.build(paddle)
+    with devices.use(gpu.name):
+        plan = script("plan_count").lowered(main, build(), dict(model.feeds), [loss.name]).plan
+        told = static.CompiledProgram(main, build()).explain([loss], dict(model.feeds), verbose=True)
+    allocating = [s.op for s in plan.steps if s.how == "ref" and s.op.definition.torch_run == "alloc"]
+    copied = [
+        v for op in allocating for v in op.writes() if plan.storage[plan.root[v]].kind == "arena" and v in plan.copied
+    ]
+    assert set(copied) == plan.copied.keys()
+    whole = sum(one.nbytes for one in plan.foreign)
+    assert {v: why for v, why in plan.copied.items() if "from a table" not in why and "`dropout" not in why} == {}
+    if name == "bert" and not generated:
+        return  # dropout runs on the host there, which reads at addresses
+    gradients = {v for op in allocating for v in op.writes() if v.partition("@")[2].startswith("GRAD")}
+    assert plan.copied.keys() <= gradients
+    assert sum(plan.storage[v].meta.nbytes for v in copied) <= whole / 10  # type: ignore[union-attr]
+    assert [one.reason for one in told.copied_results] == ["a kernel reads its address from a table"] * len(
+        told.copied_results
+    )
+    assert bool(told.copied_results) == bool(plan.copied)
+    assert ("Copied results\n" in str(told)) == bool(plan.copied)

@@ -30,6 +30,7 @@ def test_a_fit_counts_the_peak_and_what_is_in_the_scope(net) -> None:
     compiled, loss = net
     report = compiled.memory_report(shapes(32), [loss])
     needed = report.peak_bytes + report.by_category["parameters"] + report.by_category["other state"]
+    needed += report.bound_bytes
     assert report.total_bytes == needed == compiled.fits(1, shapes(32), [loss]).needed_bytes
     assert report.fits(needed)
     short = report.fits(needed - 1)

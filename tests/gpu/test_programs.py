@@ -28,6 +28,7 @@ from tests.parallel.golden import ROWS, Training, net, strategy
 from tests.parallel.test_equality import EVERY_FUSION
 from tests.parallel.test_golden import CASES as GOLDEN
 from tstatic import devices, nn, static, testing
+from tstatic.benchlib.gpu_memory import GpuMemory
 from tstatic.devices.cuda import CudaDevice
 from tstatic.devices.torch_forms import torch_form
 from tstatic.errors import FeedError, IndexRangeError
@@ -121,6 +122,27 @@ def test_what_a_startup_program_needed_is_given_back(gpu: CudaDevice, monkeypatc
         exe.run(feed={"x": np.ones((2, 3), np.float32)}, fetch_list=[loss])
         # What may run again keeps its own.
         assert [one.expired() for one in arenas] == [True, False]
+
+
+@pytest.mark.skipif(not REAL, reason="asks the allocator of a GPU")
+def test_the_memory_report_is_what_the_allocator_held(gpu: CudaDevice) -> None:
+    """Within a twentieth, of a step that is launched as a graph; context, modules and nodes of graphs stand apart."""
+    memory = GpuMemory(gpu.cuda)
+    with static.program_guard(static.Program(), static.Program()), static.scope_guard(static.Scope()):
+        x = static.data("x", [None, 64, 56, 56])
+        h = nn.functional.relu(static.nn.batch_norm(static.nn.conv2d(x, 128, 3, padding=1, bias_attr=False)))
+        loss = paddle.mean(static.nn.fc(nn.functional.max_pool2d(h, 2), 1000))
+        paddle.optimizer.Momentum(0.01, 0.9).minimize(loss)
+        exe = static.Executor(CUDAPlace(0))
+        exe.run(static.default_startup_program())
+        compiled = static.CompiledProgram(static.default_main_program())
+        feed = {"x": np.random.default_rng(0).random((32, 64, 56, 56), np.float32)}
+        found = memory.compare(
+            lambda: exe.run(compiled, feed=feed, fetch_list=[loss]),
+            lambda: compiled.memory_report({"x": feed["x"].shape}, [loss], place=CUDAPlace(0)),
+        )
+        exe.close()
+    assert abs(found.off) <= 0.05, str(found)
 
 
 @pytest.mark.parametrize("name", [*GOLDEN][:: 1 if REAL else 3])

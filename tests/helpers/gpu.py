@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,23 +13,25 @@ import pytest
 
 import tstatic as paddle
 from tests.helpers.gpu_waits import waiting_is_an_error
+from tests.helpers.recorded_graph import Pool, Recording
 from tstatic import devices, nn, places, static
 from tstatic.devices import cuda
 from tstatic.devices.cuda import CudaDevice
-from tstatic.devices.step import Stream
+from tstatic.ops.update import common
 
 REAL = places.device_count() > 0
 """Whether there is a GPU."""
 
 
 class Queue:
-    """A stream: it remembers what it was told to wait for."""
+    """A stream: it remembers what it was told to wait for, and the graphs that were launched since it was waited for."""
 
     cuda_stream = 99
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self.waits: list[Any] = []
+        self.running: list[Recorded] = []
 
     def wait_stream(self, other: Any) -> None:
         self.waits.append(other)
@@ -39,6 +41,7 @@ class Queue:
     def synchronize(self) -> None:
         if self._library.capturing is not None:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        self.running.clear()
 
 
 class Mark:
@@ -61,34 +64,51 @@ class Mark:
 
 
 class Recorded:
-    """A graph: what was put into streams while it was captured.
+    """A graph: the calls of torch that were made while it was captured, which a launch makes at the same addresses.
 
     Attributes:
-        work: It.
+        work: They.
         launches: How often it was launched.
+        pool: Its memory; ``None`` before it is captured, and when it was destroyed.
     """
 
     def __init__(self, library: Library) -> None:
         self._library = library
+        self._recording: Recording | None = None
         self.work: list[Callable[[], Any]] = []
         self.launches = 0
+        self.pool: Pool | None = None
 
-    def capture_begin(self, pool: Any, capture_error_mode: str) -> None:
+    def capture_begin(self, pool: Pool, capture_error_mode: str) -> None:
         assert capture_error_mode == "thread_local"
         assert self._library.capturing is None
+        assert pool.graphs != 0, "torch has given up a pool whose last graph is gone"
+        pool.graphs = (pool.graphs or 0) + 1
         self._library.pools.append(pool)
         self._library.capturing = self
+        self.pool = pool
+        self._recording = Recording(pool)
+        self.work = self._recording.work
+        self._recording.__enter__()
 
     def capture_end(self) -> None:
         assert self._library.capturing is self
+        assert self._recording is not None
         self._library.capturing = None
+        self._recording.__exit__(None, None, None)
         self._library.graphs.append(self)
 
     def reset(self) -> None:
+        assert self not in self._library.in_flight, "a graph was destroyed while it ran"
         self.work.clear()
+        if self.pool is not None:
+            assert self.pool.graphs
+            self.pool.graphs -= 1
+        self.pool = None
 
     def replay(self) -> None:
         self.launches += 1
+        self._library.now.running.append(self)
         for work in self.work:
             work()
 
@@ -99,9 +119,10 @@ class Library:
     Attributes:
         current: The caller's stream.
         inside: The streams whose blocks were entered.
+        entered: Those that were not left since.
         capturing: The graph that is captured.
         graphs: All that were.
-        pools: The memory of each.
+        pools: The memory of each, and of those that were broken off.
         made: All streams but the caller's.
     """
 
@@ -110,9 +131,10 @@ class Library:
     def __init__(self) -> None:
         self.current = Queue(self)
         self.inside: list[Queue] = []
+        self.entered: list[Queue] = []
         self.capturing: Recorded | None = None
         self.graphs: list[Recorded] = []
-        self.pools: list[Any] = []
+        self.pools: list[Pool] = []
         self.made: list[Queue] = []
 
     def Stream(self, index: int) -> Queue:
@@ -122,8 +144,22 @@ class Library:
     def CUDAGraph(self) -> Recorded:
         return Recorded(self)
 
-    def graph_pool_handle(self) -> object:
-        return object()
+    def graph_pool_handle(self) -> Pool:
+        return Pool()
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        pools = dict.fromkeys(one for one in self.pools if one.graphs)
+        return [{"segment_pool_id": one, "total_size": one.nbytes} for one in pools]
+
+    @property
+    def now(self) -> Queue:
+        """The stream whose block is entered."""
+        return self.entered[-1] if self.entered else self.current
+
+    @property
+    def in_flight(self) -> list[Recorded]:
+        """The graphs whose launches nobody has waited for."""
+        return [graph for queue in (self.current, *self.made) for graph in queue.running]
 
     def is_current_stream_capturing(self) -> bool:
         return False
@@ -140,14 +176,36 @@ class Library:
     @contextlib.contextmanager
     def stream(self, queue: Queue) -> Iterator[None]:
         self.inside.append(queue)
+        self.entered.append(queue)
         yield
+        self.entered.pop()
 
     def synchronize(self, index: int) -> None:
-        self.current.synchronize()
+        for queue in (self.current, *self.made):
+            queue.synchronize()
+
+
+_runs = threading.local()
+_fused_adam = common.adam_in_place
+
+
+def _adam_in_place(*args: Any) -> bool:
+    return not getattr(_runs, "inside", 0) and _fused_adam(*args)
+
+
+@contextlib.contextmanager
+def _without_fused_adam() -> Iterator[None]:
+    """Makes the calls of a GPU, in this thread: torch's fused Adam reads values, and is for tensors of the CPU alone."""
+    common.adam_in_place = _adam_in_place
+    _runs.inside = getattr(_runs, "inside", 0) + 1
+    try:
+        yield
+    finally:
+        _runs.inside -= 1
 
 
 class StandIn(CudaDevice):
-    """The class of GPUs on tensors of the CPU: what it puts into streams runs at once, or is recorded while it captures."""
+    """The class of GPUs on tensors of the CPU: what it puts into streams runs at once; a capture records calls of torch."""
 
     cuda: Library
 
@@ -156,12 +214,14 @@ class StandIn(CudaDevice):
 
     def settings(self, threads: int, streams: Any = ()) -> Any:
         made = super().settings(threads, streams)
-        # A launch computes here, so that torch's threads matter.
-        return lambda launches: made(False)
 
-    def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
-        graph = self.cuda.capturing
-        super()._put(stream, work if graph is None else functools.partial(graph.work.append, work))
+        @contextlib.contextmanager
+        def run(launches: bool) -> Iterator[None]:
+            # A launch computes here, so that torch's threads matter.
+            with made(False), _without_fused_adam():
+                yield
+
+        return run
 
 
 @contextlib.contextmanager

@@ -10,5 +10,6 @@
 * ``suite``  chooses rows, checks results, times what is right
 * ``results``, ``compare``  the file of a result, and the comparison of two
 * ``table``, ``plots``, ``report``  a result as text, CSV and a page
+* ``gpu_memory``  the memory report of a program beside what a GPU's allocator and driver say
 * ``machine``  what a result belongs to
 """

@@ -14,7 +14,8 @@
 * ``clock``, ``late_work`` what work takes on the virtual clock of ``fake``, and the order in which it runs there
 * ``pinned_copies``  what of the host's memory ``fake`` copies later, and the host must leave alone until then
 * ``null``  runs nothing, to measure overhead
-* ``cuda``, ``kernel_launch``  NVIDIA GPUs: torch's device with streams, events, pinned memory and graphs; a launch by handle
+* ``cuda``, ``kernel_launch``  NVIDIA GPUs: torch's device with streams, events and pinned memory; a launch by handle
+* ``cuda_graphs``  what a GPU captured: torch's graphs, the pools of their memory, and their ends
 * ``after_caller``  what comes before a run in the caller's own stream, and what behind it
 * ``host_copies``, ``seen_arrays``  a device's arrays as references on the host see them
 * ``refusals``  the launches for which a chip has no room

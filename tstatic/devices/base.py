@@ -20,7 +20,7 @@ from tstatic.devices.refusals import LaunchTooLargeError as LaunchTooLargeError 
 from tstatic.devices.refusals import Refusals
 from tstatic.devices.region_log import Facts
 from tstatic.devices.region_log import RegionLog as RegionLog  # for what records
-from tstatic.devices.step import BoundStep, HostArray, ReadyStep, Region, Schedule, Stream
+from tstatic.devices.step import Block, BlockMemory, BoundStep, HostArray, ReadyStep, Region, Schedule, Stream, Watch
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
@@ -66,16 +66,6 @@ class Memory(Protocol):
         """Records that the memory is no longer in use."""
 
 
-def cannot_adopt(array: Any, why: str) -> DeviceError:
-    """Returns the error of :meth:`Device.adopt`."""
-    return DeviceError(
-        f"memory of another library cannot be used: {why}",
-        expected="a writable array in the device's memory, contiguous in C order, with __dlpack__",
-        received=type(array).__name__,
-        fix="pass a contiguous copy on the device",
-    )
-
-
 class DeviceArray(abc.ABC):
     """An array that the host cannot access; every device but the CPU has its own subclass.
 
@@ -107,13 +97,6 @@ class DeviceArray(abc.ABC):
 Array = Any
 """The arrays that a device computes on: a numpy array on the CPU, a :class:`DeviceArray` elsewhere. Both have ``shape``, ``dtype``,
 ``size`` and ``nbytes``."""
-
-
-class Block(Protocol):
-    """An array in a foreign block, whose memory one step brings along and another is the last to read."""
-
-    def free(self) -> None:
-        """Drops the memory, under this name and those of its views; the next run brings new memory."""
 
 
 class Event:
@@ -248,6 +231,22 @@ class DeviceMemory(DeviceFacts):
     def block(self, meta: Meta) -> Block:
         """Returns an array without memory of its own: a step brings it along in each run (:meth:`block_use`)."""
         raise NotImplementedError(f"the ops of the device '{self.name}' bring no memory along")
+
+    def watch(self) -> Watch | None:
+        """Returns what sees the memory that the device's library allocates in a run; ``None`` where none does."""
+        return None
+
+    def library_bytes(self) -> int:
+        """Returns the bytes that the device's libraries keep for themselves once ops have run."""
+        return 0
+
+    def pool_bytes(self, streams: Sequence[Stream]) -> int:
+        """Returns the bytes that the graphs of a session's streams hold, beside the arena."""
+        return 0
+
+    def block_memory(self, array: Array) -> BlockMemory | None:
+        """Returns the block in which an array lies; ``None`` for one that has one place for all runs."""
+        return None
 
     @abc.abstractmethod
     def holds(self, array: Array) -> bool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,9 +33,9 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
+from tstatic.devices.cuda_graphs import CudaGraphs, CudaStream
 from tstatic.devices.host_copies import HostCopies, HostValues
 from tstatic.devices.kernel_launch import KernelLaunching
-from tstatic.devices.queued import QueuedDevice
 from tstatic.devices.refusals import LaunchTooLargeError, Refusals
 from tstatic.devices.region_log import RegionLog
 from tstatic.devices.step import (
@@ -67,24 +68,11 @@ class _OfThread(threading.local):
     Attributes:
         sets: Replica -> its streams.
         inside: The stream whose block the thread is in.
-        pool: The memory of the graphs that it captured; ``None`` before the first.
     """
 
     def __init__(self) -> None:
         self.sets: dict[int, StreamSet] = {}
         self.inside: CudaStream | None = None
-        self.pool: Any = None
-
-
-class CudaStream(Stream):
-    """A stream of torch.
-
-    Attributes:
-        queue: torch's stream.
-    """
-
-    def __init__(self, queue: Any) -> None:
-        self.queue = queue
 
 
 class CudaEvent(Event):
@@ -111,7 +99,7 @@ class PinnedBuffer(Buffer):
         return False
 
 
-class CudaDevice(QueuedDevice, TorchDevice):
+class CudaDevice(CudaGraphs, TorchDevice):
     """One GPU.
 
     Args:
@@ -170,6 +158,10 @@ class CudaDevice(QueuedDevice, TorchDevice):
     def _pinned(self, nbytes: int, purpose: str) -> Memory:
         memory = self.torch.zeros(max(nbytes, 1), dtype=self.torch.uint8)
         return PinnedBuffer(memory.pin_memory() if self._cuda is None else memory, nbytes, purpose)
+
+    def library_bytes(self) -> int:
+        # Of cuBLAS, in one compute stream: torch allocates it like tensors.
+        return cublas_bytes(self.target.architecture) if self._cuda is None else 0
 
     # ------------------------------------------------------------------------------------------------------------ copies
     def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
@@ -357,7 +349,18 @@ class CudaDevice(QueuedDevice, TorchDevice):
     ) -> BoundStep:
         work = super().bind(op, ins, outs, reserved, stream, scratch)
         put = (self._put, (stream, functools.partial(_run, _calls_of(work), op, stream)))
-        return of_calls([put], work.on_host)
+        made = of_calls([put], work.on_host)
+        made.beside = work.beside
+        return made
+
+    def block_use(self, op: FrozenOp) -> Literal["", "finds", "makes"]:
+        if op.body:
+            # Launches ask their tensors for addresses each time.
+            return "finds" if self.generated else ""
+        # Its work is the host's, on copies, where its size depends on values.
+        use = "" if op.definition.dynamic is not None else super().block_use(op)
+        # A graph finds what others wrote where it was when it was captured; what ends a graph brings new memory each time.
+        return "finds" if use == "makes" and op.definition.waits else use
 
     def any_nonzero(self, words: TorchArray, found: TorchArray, stream: Stream) -> list[Call]:
         return [(self._put, (stream, lambda: self.torch.any(words.tensor, out=found.tensor.view(()))))]
@@ -408,10 +411,12 @@ class CudaDevice(QueuedDevice, TorchDevice):
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
+        only_shape = frozenset(op.reads()).difference(op.contents())
+
         def work() -> None:
             # `run` reads sizes and values on the host, so what makes them must have ended.
             self.synchronize([stream])
-            seen = HostValues(self, arrays, stream)
+            seen = HostValues(self, arrays, stream, only_shape)
             run(op, seen, reserved)
             seen.store(op.writes())
 
@@ -426,7 +431,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
             values = []
             for a in arguments:
                 if isinstance(a, str) and a not in flat:
-                    flat[a] = arrays[a].tensor.view(-1)
+                    flat[a] = self._flat(arrays[a])
                 values.append(flat[a] if isinstance(a, str) else a)
             assert isinstance(stream, CudaStream)
             named = {**constants, **options}
@@ -438,6 +443,10 @@ class CudaDevice(QueuedDevice, TorchDevice):
                 raise LaunchTooLargeError((function, grid, arguments, constants, options), reason)
             calls.append((self._put, (stream, launching)))
         return calls
+
+    def _flat(self, array: TorchArray) -> Any:
+        """Returns a tensor of one axis in the memory of an array, wherever that lies in each run."""
+        return self._within(array, lambda tensor: tensor.view(-1)).tensor
 
     def _scratch(self, nbytes: int, alignment: int, stream: int | None) -> Any:
         # torch gives it to later work of the same stream only, so it lasts as long as the kernel runs.
@@ -484,50 +493,6 @@ class CudaDevice(QueuedDevice, TorchDevice):
             return "a sanitizer watches each launch"
         return ""
 
-    def begin_capture(self, streams: Sequence[Stream]) -> Any:
-        first = streams[0]
-        assert isinstance(first, CudaStream)
-        if self._mine.pool is None:
-            # One for all graphs of a thread: they are launched in one order, so what one of them no longer reads is another's.
-            self._mine.pool = self.cuda.graph_pool_handle()
-        made = self.cuda.CUDAGraph()
-        entered = contextlib.ExitStack()
-        entered.enter_context(self.cuda.stream(first.queue))
-        try:
-            # Other threads may allocate meanwhile: replicas, and the user's own.
-            made.capture_begin(pool=self._mine.pool, capture_error_mode="thread_local")
-        except BaseException:
-            entered.close()
-            raise
-        return made, entered
-
-    def end_capture(self, token: Any) -> Any:
-        made, entered = token
-        with entered:
-            made.capture_end()
-        return made
-
-    def abandon_capture(self, token: Any) -> None:
-        made, entered = token
-        with entered:
-            try:
-                made.capture_end()
-            except RuntimeError:
-                # CUDA ends an invalid capture with an error, which says no more than the one that broke it; torch goes on giving
-                # memory of the graph's pool then, until it is told.
-                told = getattr(getattr(self.cuda, "memory", None), "_cuda_endAllocateToPool", None)
-                if told is not None:
-                    with contextlib.suppress(RuntimeError):
-                        told(self.index, self._mine.pool)
-        made.reset()
-        # What the broken capture allocated stays in its pool: the next one begins another.
-        self._mine.pool = None
-
-    def launch_graph(self, made: Any, stream: Stream) -> None:
-        assert isinstance(stream, CudaStream)
-        with self.cuda.stream(stream.queue):
-            made.replay()
-
     # ------------------------------------------------------------------------------------------------------------ errors
     def limit(
         self, source: TorchArray, limits: Limits, kept: TorchArray, safe: TorchArray, wrong: TorchArray, stream: Stream
@@ -543,6 +508,15 @@ class CudaDevice(QueuedDevice, TorchDevice):
 
         self._put(stream, count)
         return counts
+
+
+def cublas_bytes(architecture: str) -> int:
+    """Returns the bytes of the workspace that torch gives cuBLAS in each stream, as ``CUBLAS_WORKSPACE_CONFIG`` has it."""
+    # KiB and how often, one pair behind the other: ":4096:2:16:8".
+    given = re.findall(r":([0-9]+):([0-9]+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
+    if given:
+        return sum(int(size) * int(count) for size, count in given) << 10
+    return 4096 * 8 << 10 if architecture in ("sm_90", "sm_100", "sm_103") else (4096 * 2 + 16 * 8) << 10
 
 
 def _calls_of(step: BoundStep) -> list[Call]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from tstatic.devices.base import Device, Graph, QueuedWorkError
-from tstatic.devices.step import Stream
+from tstatic.devices.step import BlockMemory, Stream
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 from tstatic.logs import warn_once
@@ -50,6 +49,34 @@ class CapturingDevice(Device):
         """Puts a captured graph into a stream."""
         raise NotImplementedError(f"the device '{self.name}' has no graphs")
 
+    def drop_graph(self, made: Any, stream: Stream) -> None:
+        """Destroys a captured graph, once what was launched in the stream has ended."""
+
+
+class GraphBlocks(NamedTuple):
+    """The foreign blocks of a graph's calls, whose memory each run brings anew while the calls are made.
+
+    What a graph was captured with lies where it lay then. So a graph is captured only if other graphs wrote what it reads, and a
+    launch gives the blocks that it wrote, and that calls behind it read, the memory that they had at the end of the capture.
+
+    Attributes:
+        read: Those that others write.
+        written: Those that its own calls write first.
+    """
+
+    read: Sequence[BlockMemory] = ()
+    written: Sequence[BlockMemory] = ()
+
+    @property
+    def can_capture(self) -> bool:
+        """Whether what others write lies where it will lie in each later run."""
+        return all(one.fixed for one in self.read)
+
+    def held(self) -> list[tuple[BlockMemory, Any]]:
+        """Returns the blocks that have memory now, and the memory."""
+        found = [(one, one.hold()) for one in (*self.read, *self.written)]
+        return [(one, memory) for one, memory in found if memory is not None]
+
 
 class LateGraph(Graph):
     """Calls that put work into streams, and what the device makes of them when it captures them.
@@ -65,6 +92,7 @@ class LateGraph(Graph):
         streams: The streams that the calls name; the first one launches the graph.
         mode: Whether it is captured at all, and whether the captured graph is compared with the calls once.
         arrays: The values that the calls read and write, which are compared.
+        blocks: The foreign blocks among them.
 
     Attributes:
         refused: Why the device could not capture the calls; empty until it has tried.
@@ -79,18 +107,16 @@ class LateGraph(Graph):
         streams: Sequence[Stream],
         mode: GraphMode = "auto",
         arrays: Mapping[str, Any] | None = None,
+        blocks: GraphBlocks = GraphBlocks(),  # noqa: B008 - a tuple
     ) -> None:
         super().__init__(calls)
         self._device = device
         self._first, *self._others = streams
         self._mode = mode
         self._arrays = dict(arrays or {}) if mode == "check" else {}
-        self._turns = [
-            (stream, [(call, op) for _, call, op in part])
-            for stream, part in itertools.groupby(
-                ((_stream_of(call), call, op) for call, op in zip(calls, ops, strict=True)), key=lambda one: one[0]
-            )
-        ]
+        self._turns = list(_in_turns(calls, ops))
+        self._blocks = blocks
+        self._left: list[tuple[BlockMemory, Any]] = []
         self._forked = device.event() if self._others else None
         self._joined = [device.event() for _ in self._others]
         self._ran = False
@@ -108,8 +134,8 @@ class LateGraph(Graph):
             QueuedWorkError: If a call failed; it has the call's op.
         """
         if self._made is not None:
-            self._device.launch_graph(self._made, self._first)
-        elif self._mode == "off" or not self._ran or self.refused:
+            self._launch()
+        elif self._mode == "off" or not self._ran or self.refused or not self._blocks.can_capture:
             self._call()
             self._ran = True
         elif self._mode == "check":
@@ -143,15 +169,29 @@ class LateGraph(Graph):
             self._device.record(event, one)
             self._device.wait(event, self._first)
 
+    def _launch(self) -> None:
+        self._device.launch_graph(self._made, self._first)
+        for block, memory in self._left:
+            block.put_back(memory)
+
+    def free(self) -> None:
+        """Destroys what was captured; nothing is replayed afterwards."""
+        made, self._made, self._left = self._made, None, []
+        if made is not None:
+            self._device.drop_graph(made, self._first)
+
     def _capture(self) -> None:
         device = self._device
+        held = self._blocks.held()
         try:
             with _capturing(device, [self._first, *self._others]) as made:
                 self._call()
         except Exception as error:
             if device.must_capture:
                 raise
-            # Nothing ran: the calls do the work of this run and of all later ones.
+            # Nothing ran: the calls do the work of this run and of all later ones, on what the broken capture had freed already.
+            for block, memory in held:
+                block.put_back(memory)
             op = error.op if isinstance(error, QueuedWorkError) else None
             self.refused = f"{type(error.__cause__ or error).__name__}: {error.__cause__ or error}"
             named = "" if op is None else f" (at operator '{op.type}')"
@@ -163,21 +203,27 @@ class LateGraph(Graph):
             self._call()
             return
         self._made = made[0]
-        device.launch_graph(self._made, self._first)
+        written = {id(one) for one in self._blocks.written}
+        self._left = [(one, memory) for one, memory in self._blocks.held() if id(one) in written]
+        self._launch()
 
     def _check(self) -> None:
         """Makes the calls and launches the graph from the same values, and compares what both leave, bit by bit."""
         device = self._device
-        before = self._values()
+        before, held = self._values(), self._blocks.held()
         self._call()
         called = self._values()
+        for block, memory in held:
+            block.put_back(memory)
         self._write(before)
         self._capture()
         launched = self._values()
         differ = [name for name, value in called.items() if value.tobytes() != launched[name].tobytes()]
         if not differ:
             return
-        self._made = None
+        self.free()
+        for block in self._blocks.written:
+            block.fixed = False
         self.refused = f"the captured graph left other bits than its calls in {', '.join(differ[:6])}"
         warn_once(
             ("graph differs", device.name, self.refused),
@@ -187,12 +233,19 @@ class LateGraph(Graph):
         self._write(called)
 
     def _values(self) -> dict[str, np.ndarray[Any, Any]]:
-        return {name: self._device.to_host(array, self._first) for name, array in self._arrays.items()}
+        """Returns the values that have memory now."""
+        there = {name: array for name, array in self._arrays.items() if self._has_memory(array)}
+        return {name: self._device.to_host(array, self._first) for name, array in there.items()}
 
     def _write(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
         # Truth values first: their copies may hold 1 for any other byte, and the memory may have been another value's.
         for name, value in sorted(values.items(), key=lambda one: one[1].dtype.kind != "b"):
-            self._device.from_host(self._arrays[name], value, self._first)
+            if self._has_memory(self._arrays[name]):
+                self._device.from_host(self._arrays[name], value, self._first)
+
+    def _has_memory(self, array: Any) -> bool:
+        block = self._device.block_memory(array)
+        return block is None or block.hold() is not None
 
 
 @contextlib.contextmanager
@@ -218,9 +271,26 @@ def _capturing(device: CapturingDevice, streams: Sequence[Stream]) -> Iterator[l
             gc.enable()
 
 
+def _in_turns(
+    calls: Sequence[Call], ops: Sequence[FrozenOp | None]
+) -> Iterator[tuple[Stream | None, list[tuple[Call, FrozenOp | None]]]]:
+    """Yields the calls in a row that name one stream; those that name none, which free memory, join those before them."""
+    part: list[tuple[Call, FrozenOp | None]] = []
+    current: Stream | None = None
+    for call, op in zip(calls, ops, strict=True):
+        stream = _stream_of(call) or current
+        if stream is not current and part:
+            yield current, part
+            part = []
+        current = stream
+        part.append((call, op))
+    if part:
+        yield current, part
+
+
 def _stream_of(call: Call) -> Stream | None:
     """Returns the stream that a call names."""
     return next((one for one in call[1] if isinstance(one, Stream)), None)
 
 
-__all__ = ["CapturingDevice", "GraphMode", "LateGraph"]
+__all__ = ["CapturingDevice", "GraphBlocks", "GraphMode", "LateGraph"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.devices.base import ArraysByName, Device
 from tstatic.devices.step import HostArray, Stream
-from tstatic.devices.torch_device import TorchArray
+from tstatic.devices.torch_device import TorchArray, shaped
 
 
 class HostCopies:
@@ -47,11 +47,21 @@ class HostCopies:
 
 
 class HostValues(MutableMapping[str, Any]):
-    """A mapping of arrays as copies on the host; those that were read may have been written, and go back."""
+    """A mapping of arrays as copies on the host; those that were read may have been written, and go back.
 
-    def __init__(self, device: Device, arrays: ArraysByName, stream: Stream) -> None:
+    Args:
+        device: The device.
+        arrays: The arrays by value.
+        stream: The stream that has the work behind which they are copied.
+        only_shape: Values of which only the shape is read: a block may have lost its memory by then.
+    """
+
+    def __init__(
+        self, device: Device, arrays: ArraysByName, stream: Stream, only_shape: frozenset[str] = frozenset()
+    ) -> None:
         self._device = device
         self._arrays = arrays
+        self._only_shape = only_shape
         self._stream = stream
         self._copies: dict[str, HostArray] = {}
 
@@ -59,6 +69,8 @@ class HostValues(MutableMapping[str, Any]):
         value = self._arrays[name]
         if not isinstance(value, TorchArray):
             return value
+        if name in self._only_shape:
+            return shaped(value)
         if name not in self._copies:
             self._copies[name] = self._device.to_host(value, self._stream)
         return self._copies[name]

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tstatic.devices.base import Device, Graph
-from tstatic.devices.graphs import CapturingDevice, LateGraph
+from tstatic.devices.graphs import CapturingDevice, GraphBlocks, LateGraph
 from tstatic.devices.region_log import RegionLog
-from tstatic.devices.step import ReadyStep, Region, Schedule, Spans, Stream
+from tstatic.devices.step import BlockMemory, ReadyStep, Region, Schedule, Spans, Stream
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 
@@ -149,6 +149,19 @@ def _together(spans: Sequence[Spans | None]) -> Spans | None:
     return None if any(one is None for one in spans) else found
 
 
+def _blocks_of(device: Device, ops: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> GraphBlocks:
+    """Returns the foreign blocks that some ops read, and those that they write first."""
+    read: dict[int, BlockMemory] = {}
+    written: dict[int, BlockMemory] = {}
+    for op in ops:
+        for found, values in ((read, op.contents()), (written, op.writes())):
+            for value in values:
+                block = device.block_memory(arrays[value]) if value in arrays else None
+                if block is not None and id(block) not in read and id(block) not in written:
+                    found[id(block)] = block
+    return GraphBlocks(tuple(read.values()), tuple(written.values()))
+
+
 def joining(device: Device, stream: Stream, first: Stream) -> list[Call]:
     """Returns calls that make the first stream wait for the work in another one."""
     event = device.event()
@@ -179,6 +192,7 @@ class QueuedSchedule(Schedule):
         for split, group in itertools.groupby(steps, key=lambda one: region.searched or bool(one.split)):
             part = list(group)
             units += part if split or not any(one.calls for one in part) else [self._graph(part)]
+        self.unbroken = len(units) <= 1
         # Errors of queued work carry their own op; those of calls that are not part of a graph have the op of the step.
         for unit, calls in zip(units, in_order(device, units), strict=True):
             self.add(calls, unit.op or last)
@@ -188,6 +202,10 @@ class QueuedSchedule(Schedule):
             if stream in used:
                 self.add(joining(device, stream, first), last)
         self.add(region.behind, last)
+
+    def free(self) -> None:
+        for graph in self.graphs:
+            graph.free()
 
     @property
     def is_launch(self) -> bool:
@@ -207,7 +225,8 @@ class QueuedSchedule(Schedule):
         streams = list(dict.fromkeys((first, *(step.stream for step in working))))
         named = dict.fromkeys(v for step in part if step.op is not None for v in (*step.op.reads(), *step.op.writes()))
         arrays = {v: region.arrays[v] for v in named if v in region.arrays and device.holds(region.arrays[v])}
-        graph = LateGraph(device, calls, ops, streams, region.graphs, arrays)
+        blocks = _blocks_of(device, [step.op for step in part if step.op is not None], region.arrays)
+        graph = LateGraph(device, calls, ops, streams, region.graphs, arrays, blocks)
         self.graphs.append(graph)
         reads, writes = (_together([getattr(step, side) for step in part]) for side in ("reads", "writes"))
         op = next((step.op for step in reversed(part) if step.op is not None), None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -85,6 +86,43 @@ class Workspace:
 def _bytes(shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
     # A cache line each, as `Workspace.arrays` lays them, so that no two arrays of a tile share one.
     return sum([-(-math.prod(s) * d.itemsize // 64) * 64 for s, d in shapes])
+
+
+class Block(Protocol):
+    """An array in a foreign block, whose memory one step brings along and another is the last to read."""
+
+    def free(self) -> None:
+        """Drops the memory, under this name and those of its views; the next run brings new memory."""
+
+
+class BlockMemory(Protocol):
+    """The memory of the arrays in one foreign block.
+
+    Attributes:
+        fixed: Whether it has the address that it had in the last run: a graph that was captured writes it there.
+    """
+
+    fixed: bool
+
+    def hold(self) -> Any:
+        """Returns what :meth:`put_back` takes; ``None`` while the block has no memory."""
+
+    def put_back(self, held: Any) -> None:
+        """Gives the block memory that a captured graph wrote."""
+
+
+class Watched(Protocol):
+    """What was seen of a library's memory.
+
+    Attributes:
+        most_bytes: The most bytes of it that were there at one time.
+    """
+
+    most_bytes: int
+
+
+Watch = Callable[[], AbstractContextManager[Watched]]
+"""Makes a block in which the memory that the device's library allocates is seen."""
 
 
 Span = tuple[int, int]
@@ -264,7 +302,10 @@ class Schedule:
     Attributes:
         calls: The calls.
         op_of_call: What tells the op of each call to :meth:`ops`.
+        unbroken: Whether the host has no part in them but to make the calls.
     """
+
+    unbroken = True
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -286,6 +327,9 @@ class Schedule:
     def timed(self, log: RegionLog) -> Schedule:
         """Returns calls that do the same, and tell ``log`` when the work of each op began and ended."""
         raise NotImplementedError
+
+    def free(self) -> None:
+        """Frees what the device made of the calls, which are not made any more."""
 
     @property
     def is_launch(self) -> bool:

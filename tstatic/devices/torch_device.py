@@ -27,14 +27,13 @@ from tstatic.devices.base import (
     MemoryKind,
     RunByName,
     StreamSet,
-    cannot_adopt,
 )
-from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.cpu.buffer import Buffer, cannot_adopt
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.immediate import ImmediateDevice
 from tstatic.devices.seen_arrays import SeenArrays
-from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
-from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
+from tstatic.devices.step import BlockMemory, BoundStep, HostArray, Stream, Watch, Workspace, of_calls
+from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form, watching
 from tstatic.devices.torch_settings import Settings, keep_freed_memory
 from tstatic.errors import needed_for
 from tstatic.ir.frozen import FrozenOp
@@ -60,7 +59,7 @@ class TorchMemory:
         except (RuntimeError, MemoryError) as error:
             if not is_shortage(error):
                 raise
-            raise out_of_memory(f"{purpose} on {place}", nbytes) from error
+            raise out_of_memory(f"{purpose} on {place}", nbytes, error) from error
         start = -whole.data_ptr() % _START
         self.tensor: Any = whole[start : start + nbytes]
 
@@ -243,13 +242,13 @@ class TorchDevice(ImmediateDevice):
 
     def slice(self, array: TorchArray, start: int, shape: Sequence[int]) -> TorchArray:
         count = int(np.prod(shape, dtype=np.int64))
-        return self._within(array, array.tensor[start : start + count].view(tuple(shape)))
+        return self._within(array, lambda tensor: tensor[start : start + count].view(tuple(shape)))
 
-    def _within(self, array: TorchArray, view: Any) -> TorchArray:
-        """Returns a view of an array's tensor as an array."""
-        if array.block is not None:
-            array.block.add_view(view)
-        return TorchArray(self, view, array.block)
+    def _within(self, array: TorchArray, view: Callable[[Any], Any]) -> TorchArray:
+        """Returns a view of an array's tensor as an array, which a function of the tensor makes."""
+        if array.block is None:
+            return TorchArray(self, view(array.tensor))
+        return TorchArray(self, array.block.view_of(array.tensor, view), array.block)
 
     def join(self, first: TorchArray, second: TorchArray) -> TorchArray | None:
         a, b = first.tensor, second.tensor
@@ -268,11 +267,20 @@ class TorchDevice(ImmediateDevice):
         return TorchArray(self, self.torch.empty(tuple(shape), dtype=self.torch_dtype(dtype), device=self.place))
 
     def block(self, meta: Meta) -> TorchArray:
-        keep_freed_memory()
-        # The pages of this memory are never touched: the first result takes its place.
+        if self.place == "cpu":
+            keep_freed_memory()
         made = self.empty(meta.shape, meta.dtype.np)
+        # The first result takes the place of this memory, whose pages are never touched; a GPU would give them all the same.
+        if self.deferred:
+            made.tensor.untyped_storage().resize_(0)
         made.block = ForeignBlock(self.torch, made.tensor)
         return made
+
+    def watch(self) -> Watch:
+        return partial(watching, self.torch)
+
+    def block_memory(self, array: Array) -> BlockMemory | None:
+        return array.block if isinstance(array, TorchArray) else None
 
     def holds(self, array: Array) -> bool:
         return isinstance(array, TorchArray) and array.owner is self
@@ -294,13 +302,17 @@ class TorchDevice(ImmediateDevice):
         for axis in range(made.ndim - 1, -1, -1):
             if made.shape[axis] == 1:
                 steps[axis] = steps[axis + 1] * made.shape[axis + 1] if axis + 1 < made.ndim else 1
-        return self._within(array, tensor.as_strided(made.shape, steps, tensor.storage_offset() + offset))
+        shape = made.shape
+        return self._within(array, lambda one: one.as_strided(shape, steps, one.storage_offset() + offset))
 
     def contiguous(self, array: TorchArray) -> bool:
         return bool(array.tensor.is_contiguous())
 
     def span(self, array: TorchArray) -> tuple[int, int]:
         tensor = array.tensor
+        if array.block is not None:
+            # Whole, whatever part of it the array is: where it lies is known in a run only.
+            return array.block.start, array.block.start + array.block.nbytes
         start = int(tensor.data_ptr())
         if not array.size:
             return start, start
@@ -442,8 +454,10 @@ class TorchDevice(ImmediateDevice):
         return not definition.host_reason_of(given)
 
     def block_use(self, op: FrozenOp) -> Literal["", "finds", "makes"]:
-        # Work that runs late may still read a block when its last reader has been queued.
-        if self.deferred or not self.runs_in_torch(op, lambda name: bool(op.input(name))):
+        # Work that runs late may still read a block when its last reader has been queued: in one stream, what torch allocates next
+        # is written behind it; in another one perhaps not.
+        several = self.deferred and self.compute_streams > 1
+        if several or not self.runs_in_torch(op, lambda name: bool(op.input(name))):
             return ""
         return "makes" if op.definition.torch_run == "alloc" else "finds"
 

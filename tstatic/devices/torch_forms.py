@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from tstatic.ir.opdef import OpDef
 from tstatic.ir.recording import Call
 from tstatic.ir.torch_tables import Tables
 
+_NUMBERS = itertools.count()
+
 
 class ForeignBlock:
     """The memory of a value that torch allocated: bound calls hold the same tensors in every run, and find other memory in them.
@@ -24,19 +27,34 @@ class ForeignBlock:
     Args:
         torch: The module.
         tensor: A tensor of the value's shape; whatever memory it has is dropped by the first :meth:`take`.
+
+    Attributes:
+        fixed: Whether the memory is what a captured graph writes in every launch.
+        start: An address that stands for that of the block, which differs from run to run: no memory has it, nor another block.
     """
 
     def __init__(self, torch: Any, tensor: Any) -> None:
         self.tensor = tensor
+        self.fixed = self._there = False
+        self.start = (1 << 64) + (next(_NUMBERS) << 48)
         self.shape, self.dtype, self.nbytes = tensor.shape, tensor.dtype, tensor.nbytes
         self._torch = torch
         # Made once: freeing in every run must not allocate.
         self._nothing = tensor.new_empty(0)
         self._views: list[tuple[Any, int, tuple[int, ...], tuple[int, ...]]] = []
 
-    def add_view(self, tensor: Any) -> None:
-        """Adds a view of the tensor, which follows it from now on."""
-        self._views.append((tensor, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()))
+    def view_of(self, tensor: Any, view: Callable[[Any], Any]) -> Any:
+        """Returns a view of the tensor, or of one of its views, that a function makes; it follows the tensor from now on."""
+        memory = tensor.untyped_storage()
+        lacks = memory.nbytes() < self.nbytes
+        if lacks:
+            # torch takes no views of memory that is too small for them.
+            memory.resize_(self.nbytes)
+        made = view(tensor)
+        if lacks:
+            memory.resize_(0)
+        self._views.append((made, made.storage_offset(), tuple(made.shape), made.stride()))
+        return made
 
     def take(self, made: Any, others: set[int]) -> None:
         """Makes the memory of a result the value's; copies a result whose memory is shared, or larger than the value.
@@ -56,17 +74,36 @@ class ForeignBlock:
         ):
             made = self.copied(made)
         others.add(at)
+        self.fixed = False
+        self._set(made)
+
+    def _set(self, made: Any) -> None:
+        self._there = True
         self.tensor.set_(made)
         for view, offset, shape, strides in self._views:
             # Bound calls hold the views, too: one that is left behind would read the last run's memory.
             view.set_(made.untyped_storage(), offset, shape, strides)
 
+    def hold(self) -> Any:
+        """Returns a tensor that keeps the memory; ``None`` while there is none."""
+        return self.tensor.detach() if self._there else None
+
+    def put_back(self, held: Any) -> None:
+        """Gives the block the memory of a tensor that :meth:`hold` returned, which a captured graph wrote."""
+        self.fixed = True
+        self._set(held)
+
     def copied(self, made: Any) -> Any:
         """Returns a copy of a result in memory of its own, of the value's shape and dtype."""
-        return self._torch.empty(self.shape, dtype=self.dtype, device=self._nothing.device).copy_(made)
+        return self.empty().copy_(made)
+
+    def empty(self) -> Any:
+        """Returns new memory of the value's shape and dtype."""
+        return self._torch.empty(self.shape, dtype=self.dtype, device=self._nothing.device)
 
     def free(self) -> None:
         """Drops the memory, under this name and those of its views; the next run brings new memory."""
+        self.fixed = self._there = False
         self.tensor.set_(self._nothing)
         for view, *_ in self._views:
             view.set_(self._nothing)
@@ -300,7 +337,7 @@ class Taking:
         # Bound in each run, as blocks lie elsewhere in each.
         for _, block, _, _ in self._outs:
             if block is not None:
-                block.take(self._torch.empty(block.shape, dtype=block.dtype), set())
+                block.take(block.empty(), set())
         for function, args in reference():
             function(*args)
 

@@ -367,11 +367,6 @@ class OpDef:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))
 
     @cached_property
-    def _picked(self) -> dict[Callable[..., Any], tuple[str, ...]]:
-        """Function -> the attributes that it names, of those that were asked for."""
-        return {}
-
-    @cached_property
     def inputs(self) -> tuple[Slot, ...]:
         return parse_slots(self.slots)[0]
 
@@ -394,10 +389,11 @@ class OpDef:
 
     def pick(self, function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
-        # Binding to a new size asks for each op; half of the functions take none.
-        names = self._picked.get(function)
-        if names is None:
-            names = self._picked[function] = tuple(pick(function, self.attrs))
+        known = vars(self).setdefault(
+            "_picked", {}
+        )  # binding to a new size asks for each op; half of the functions take none
+        if (names := known.get(function)) is None:
+            names = known[function] = tuple(pick(function, self.attrs))
         return {n: attrs[n] for n in names if n in attrs} if names else {}
 
     def complete(self, attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.ops.update._slots import ROWS
+from tstatic.plan.blocks import BlockUse, block_values
 from tstatic.plan.flat_buffers import PAD, gradient_buffers
 from tstatic.plan.known_values import is_open
 from tstatic.plan.memory import Lifetime, aligned, join, place
@@ -109,6 +110,8 @@ class Plan:
     scratch: Mapping[int, tuple[int, int]] = field(repr=False, default_factory=dict)
     """Number of a step -> offset and size in the arena of the memory that it needs while it runs: partial sums of its kernel, the
     copies that the kernel reads, and what the device asks for its op."""
+    copied: Mapping[str, str] = field(repr=False, default_factory=dict)
+    """Results that the device's library allocates, and that are copied to memory of the plan -> why."""
     gapped: frozenset[str] = frozenset()
     """Views with gaps between their elements: kernels, which take flat memory, read copies of them."""
 
@@ -160,23 +163,8 @@ class _Planner:
         self.as_parameters = self.gradients()
         # Buffer -> last step that reads it under any name (views and in-place results included).
         self.held: dict[str, int] = {}
-        self.may_move, self.made = self.blocks(block_use)
-
-    def blocks(self, block_use: BlockUse) -> tuple[set[str], set[str]]:
-        """Returns the values that all readers find wherever they lie, and those of them that ops allocate themselves."""
-        # What an update over many tensors reads lies together, in the arena.
-        placed = {grad for grads in gradient_buffers(self.program) for grad in grads}
-        made: set[str] = set()
-        for op in reversed(self.ops):
-            use = block_use(op)
-            # Readers of a view read what it is a view of.
-            if not use or (op.definition.view is not None and not placed.isdisjoint(op.writes())):
-                placed.update(op.reads())
-            if use == "makes":
-                made.update(op.writes())
-        made -= {v for v in made if v in placed or v in self.direct}
-        known = {v for op in self.ops for v in op.writes()}
-        return known - placed, made
+        launches = {outputs: one.calls for outputs, one in kernels.items()}
+        self.may_move, self.made, self.copied = block_values(program, self.ops, launches, self.direct, block_use)
 
     def gradients(self) -> set[str]:
         """Returns the values that have the sizes of parameters whatever they are made of: the gradients that updates read whole."""
@@ -249,6 +237,7 @@ class _Planner:
             self.program, tuple(steps), self.storage, self.commits, size, self.options, tuple(lifetimes),
             tuple(foreign), {v: self.base(v) for v in self.storage},
             scratch={i: (starts[one.name], one.nbytes) for i, one in scratch.items()}, gapped=gapped,
+            copied={v: why for v, why in self.copied.items() if v in self.last},
         )  # fmt: skip
 
     def scratch(self, step: Step, gapped: Set[str]) -> int:
@@ -500,9 +489,6 @@ class _Planner:
 
 ScratchBytes = Callable[[FrozenOp, Mapping[str, Meta]], int]
 """The op and the metadata of its values -> bytes that it needs while it runs."""
-
-BlockUse = Callable[[FrozenOp], Literal["", "finds", "makes"]]
-"""An op -> whether it finds its inputs wherever they lie in each run, and whether it also brings memory for its results along."""
 
 
 def copy_offsets(op: FrozenOp, gapped: Set[str], metas: Mapping[str, Meta]) -> tuple[dict[str, int], int]:

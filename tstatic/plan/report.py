@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tstatic.display import html_table, size
@@ -12,6 +12,7 @@ from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
 from tstatic.plan.capacity import capacity
+from tstatic.plan.flat_buffers import PAD, state_buffers
 from tstatic.plan.memory import Lifetime, aligned
 from tstatic.plan.plan import Plan, scratch_name
 from tstatic.where import show
@@ -28,13 +29,32 @@ class OpMemory:
     result_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What runs of a plan showed of the memory beside its arena.
+
+    Attributes:
+        beside: Number of a step -> bytes that the device's library held beside its results.
+        outside: The most bytes that the library had allocated at one time in the first run.
+        bound: Bytes of what was bound beside the arena.
+        workspaces: Bytes of scratch, and of workspaces of the device's libraries.
+        pools: Bytes that captured graphs hold.
+    """
+
+    beside: Mapping[int, int] = field(default_factory=dict)
+    outside: int = 0
+    bound: int = 0
+    workspaces: int = 0
+    pools: int = 0
+
+
 @dataclass(frozen=True)
 class MemoryReport:
     """The memory that a run needs.
 
     Attributes:
-        peak_bytes: Size of the arena, and the most that ``foreign_bytes`` counts. On devices without foreign blocks the arena
-            contains every buffer of the run.
+        peak_bytes: Size of the arena, and the larger of ``foreign_bytes`` and ``pool_bytes``. On devices without foreign blocks
+            the arena contains every buffer of the run.
         by_category: Bytes of ``feeds``, ``activations``, ``gradients``, ``temporaries`` and ``scratch`` (partial sums of kernels,
             what ops need only while they run, and what the device's library was seen to allocate for them) that are live at the
             peak, and of ``parameters`` and ``other state`` in the scope.
@@ -42,7 +62,11 @@ class MemoryReport:
         peak: The step at which most bytes are live.
         held_bytes: Bytes that arenas and the scope hold at this moment, on all places.
         foreign_bytes: The most bytes outside the arena that are live at one step: blocks that the device's library allocates for
-            results, and, of steps that have run, what it was seen to hold beside them in the first run.
+            results, and what it was seen to hold beside them in the first run; before that, the blocks alone.
+        pool_bytes: Bytes that captured graphs hold outside the arena, for the same results: a launch finds them where they were
+            when the graph was captured. 0 before there are any.
+        bound_bytes: Bytes of constants, of what checks of positions keep, and of gaps between variables that lie side by side.
+        workspace_bytes: Bytes of the scratch of workers, and of workspaces of the device's libraries; 0 before the first run.
         unknown: Values whose sizes depend on other values; they are allocated outside the arena.
         replicas: Of a data-parallel program: the report of each place, in their order.
         planned_for: The GPU, or the chip that need not be here, that it was planned for; empty: CPU places.
@@ -57,11 +81,36 @@ class MemoryReport:
     replicas: tuple[MemoryReport, ...] = ()
     foreign_bytes: int = 0
     planned_for: str = ""
+    pool_bytes: int = 0
+    bound_bytes: int = 0
+    workspace_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
-        """All that a run needs on its place: the peak, and the values in the scope."""
-        return self.peak_bytes + self.by_category["parameters"] + self.by_category["other state"]
+        """All that a run needs on its place: the peak, the values in the scope, what is bound beside the arena, and workspaces."""
+        return sum(self.parts.values())
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """What :attr:`total_bytes` consists of; the results of the device's library are in pools once graphs were captured."""
+        outside = "pools of graphs" if self.pool_bytes > self.foreign_bytes else "the library's results"
+        most = max(self.foreign_bytes, self.pool_bytes)
+        return {
+            "arena": self.peak_bytes - most,
+            outside: most,
+            "parameters": self.by_category["parameters"],
+            "other state": self.by_category["other state"],
+            "constants, checks, gaps": self.bound_bytes,
+            "workspaces": self.workspace_bytes,
+        }
+
+    @property
+    def largest(self) -> str:
+        """The largest parts in words, and the step at the peak."""
+        parts = sorted(self.parts.items(), key=lambda part: -part[1])
+        found = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in parts[:3] if nbytes)
+        live = f"{self.peak.op} @ {self.peak.where}, where {size(self.peak.live_bytes)} are live" if self.peak else ""
+        return f"{found}; most at {live}" if live else found
 
     def fits(self, memory: Any = None) -> Fit:
         """Returns whether a run fits in a memory; of several places each in its own, or all in the memory of the CPU.
@@ -80,6 +129,9 @@ class MemoryReport:
             "total_bytes": self.total_bytes,
             "peak_bytes": self.peak_bytes,
             "foreign_bytes": self.foreign_bytes,
+            "pool_bytes": self.pool_bytes,
+            "bound_bytes": self.bound_bytes,
+            "workspace_bytes": self.workspace_bytes,
             "held_bytes": self.held_bytes,
             "by_category": dict(self.by_category),
             "peak": None if self.peak is None else _row(self.peak),
@@ -98,10 +150,12 @@ class MemoryReport:
 
     def __str__(self) -> str:
         outside = f", blocks of the device's library {size(self.foreign_bytes)}" if self.foreign_bytes else ""
-        arena = self.peak_bytes - self.foreign_bytes
+        arena = self.parts["arena"]
         chip = f" on {self.planned_for}" if self.planned_for else ""
         lines = [f"arena {size(arena)}{chip}{outside}; held now {size(self.held_bytes)}"]
         lines += [f"  {name:<12} {size(nbytes):>10}" for name, nbytes in self.by_category.items()]
+        more = {"graphs": self.pool_bytes, "constants": self.bound_bytes, "workspaces": self.workspace_bytes}
+        lines += [f"  {name:<12} {size(nbytes):>10}" for name, nbytes in more.items() if nbytes]
         if self.peak is not None:
             lines.append(
                 f"  peak at step {self.peak.step}: {self.peak.op} @ {self.peak.where} ({size(self.peak.live_bytes)} live)"
@@ -192,7 +246,7 @@ def memory_report(
     state: Mapping[str, Meta],
     held: int,
     parameters: frozenset[str] = frozenset(),
-    beside: Mapping[int, int] | None = None,
+    seen: Seen | None = None,
 ) -> MemoryReport:
     """Builds the report of a plan.
 
@@ -201,9 +255,11 @@ def memory_report(
         state: Persistable variable -> metadata.
         held: Bytes held at this moment.
         parameters: Names of ``state`` that are parameters.
-        beside: Number of a step -> bytes that the device's library held beside its results.
+        seen: What runs of the plan showed.
     """
-    beside = beside or {}
+    seen = seen or Seen(bound=sum(meta.nbytes for meta in _constants(plan)))
+    gaps = _gaps(plan)
+    beside = seen.beside
     foreign = [*plan.foreign, *(Lifetime(scratch_name(i), nbytes, i, i) for i, nbytes in beside.items())]
     outside = _live(len(plan.steps), foreign)
     live = [a + b for a, b in zip(_live(len(plan.steps), plan.lifetimes), outside, strict=True)]
@@ -223,8 +279,27 @@ def memory_report(
     categories["parameters"] = sum(m.nbytes for n, m in state.items() if n in parameters)
     categories["other state"] = sum(m.nbytes for n, m in state.items() if n not in parameters)
     unknown = tuple(v for v, s in plan.storage.items() if s.kind == "dynamic")
-    most = max(outside, default=0)
-    return MemoryReport(plan.arena_bytes + most, categories, tuple(by_op), peak, held, unknown, foreign_bytes=most)
+    # Seen as a whole: what steps hold beside their results need not be there at one time.
+    most = seen.outside or max(outside, default=0)
+    return MemoryReport(
+        plan.arena_bytes + max(most, seen.pools), categories, tuple(by_op), peak, held, unknown,
+        foreign_bytes=most, pool_bytes=seen.pools, bound_bytes=seen.bound + gaps, workspace_bytes=seen.workspaces,
+    )  # fmt: skip
+
+
+def _gaps(plan: Plan) -> int:
+    """Returns the bytes between the variables that lie in flat buffers."""
+    program, found = plan.program, 0
+    for name in {name for names in state_buffers(program).values() for name in names}:
+        meta = plan.storage[program.reads[name]].meta
+        if meta is not None:
+            unit = PAD * meta.dtype.itemsize
+            found += -(-meta.nbytes // unit) * unit - meta.nbytes
+    return found
+
+
+def _constants(plan: Plan) -> Iterator[Meta]:
+    return (slot.meta for slot in plan.storage.values() if slot.kind == "const" and slot.meta is not None)
 
 
 def _live(steps: int, lifetimes: Sequence[Lifetime]) -> list[int]:

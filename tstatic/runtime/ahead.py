@@ -160,6 +160,9 @@ class RunsAhead:
         """Returns why a run cannot stay in flight when its call returns; empty if it can."""
         if not bound.undecided:
             return "the host decides on the update, or does work of its own"
+        if bound.whole is not None and not bound.whole.unbroken:
+            # Blocks of torch's memory are freed behind a run, too: only work of one graph begins behind all that reads them.
+            return "the host has a part in the step"
         if bound.keys or bound.runners:
             return "an operator of the host draws numbers"
         if bound.checks is not None and not bound.checks.only_lasting:

@@ -116,7 +116,7 @@ class Binding:
         self.arena = setting.arenas.take(owner, plan.arena_bytes)
         self.arena.touch()
         self.arrays: dict[str, Any] = {}
-        self.blocks = Blocks(plan)
+        self.blocks = Blocks(plan, device.watch())
         self.keys: list[RngKey] = []
         self.runners: list[BlockRunner] = []
         place_values(plan, self.arena, device, self._state, self.blocks, self.arrays)
@@ -326,6 +326,19 @@ class Binding:
         spans = [setting.device.span(self.arrays[v]) for v in read if v in self.arrays]
         return ReadyStep(None, setting.streams[0], writes=spans)
 
+    @property
+    def beside_bytes(self) -> int:
+        """Bytes of the device that are bound beside the arena: constants, and what checks keep."""
+        constants = (self.arrays[v] for v, slot in self._setting.plan.storage.items() if slot.kind == "const")
+        found: int = sum(array.nbytes for array in constants)
+        return found + (0 if self.checks is None else self.checks.nbytes)
+
+    def forget_graphs(self) -> None:
+        """Destroys what was captured: no run will launch it again."""
+        for schedule in (*self.schedules.values(), self.whole):
+            if schedule is not None:
+                schedule.free()
+
     def free(self) -> None:
         """Frees memory of its own; nothing refers to the arena afterwards.
 
@@ -339,5 +352,6 @@ class Binding:
             self.fetched.free()
         if self.checks is not None:
             self.checks.free()
+        self.forget_graphs()
         self.arrays.clear()
         self.schedules, self.whole = {"main": Schedule(), "update": Schedule()}, None

@@ -56,6 +56,7 @@ class _Check:
         kept: The values as they were given: the source itself, if no step overwrites it.
         safe: The values that the ops read.
         wrong: One word: the number of bad values.
+        copied: Whether ``kept`` is memory of its own.
     """
 
     op: FrozenOp
@@ -64,6 +65,7 @@ class _Check:
     kept: Array
     safe: Array
     wrong: Array
+    copied: bool
 
 
 class LateChecks:
@@ -103,6 +105,13 @@ class LateChecks:
 
     def __bool__(self) -> bool:
         return bool(self._checks)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the device that the checks keep: their words, and copies of positions."""
+        words: int = self._memory[0].held_bytes if self._memory else 0
+        copies: int = sum(one.safe.nbytes + (one.kept.nbytes if one.copied else 0) for one in self._checks.values())
+        return words + copies
 
     def bind_op(self, op: FrozenOp, ins: Sequence[Any], stream: Stream) -> tuple[list[Any], Before]:
         """Binds the checks of one op.
@@ -146,7 +155,7 @@ class LateChecks:
                 # Numbered in the program's order: the first word that is not 0 is the error that a device which stops at it would
                 # raise.
                 word = device.slice(self.words, len(self._checks), (1,))
-                found = _Check(op, limits, array, kept, device.empty(array.shape, array.dtype), word)
+                found = _Check(op, limits, array, kept, device.empty(array.shape, array.dtype), word, kept is not array)
                 self._checks[value, limits] = found
                 calls += device.limit(array, asked, found.kept, found.safe, word, stream)
                 written += [device.span(one) for one in (found.safe, word)]

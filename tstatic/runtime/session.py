@@ -16,6 +16,7 @@ from tstatic.forks import away, computing
 from tstatic.ir.rng import kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
 from tstatic.plan.plan import Plan
+from tstatic.plan.report import Seen
 from tstatic.runtime import random
 from tstatic.runtime.ahead import RunsAhead, Step, done
 from tstatic.runtime.arenas import Arenas, held_bytes
@@ -95,6 +96,7 @@ class Session:
             self.communicator.free()
         if before is not None:
             before.sections.forget()
+            before.forget_graphs()
         self.bound = Binding(self.setting, self)
 
     @property
@@ -152,7 +154,7 @@ class Session:
             bound = self.bound
             if ahead is None or bound is None or ahead.waits_because(bound):
                 return done(lambda: [self.run(feeds, 1, rates, on_device)])
-            during = bound.blocks.during() if bound.blocks.all else NO_BLOCKS
+            during = NO_BLOCKS if bound.blocks.are_idle else bound.blocks.during()
             whole = bound.whole is not None and self._only_launches(bound.whole)
             with self.settings(whole), computing(), np.errstate(all="ignore"), during:
                 self._begin(bound)
@@ -202,7 +204,7 @@ class Session:
         late_rates = (
             self.ahead.written(rates) if rates and self.ahead is not None and not bound.undecided else NO_BLOCKS
         )
-        during = bound.blocks.during() if bound.blocks.all else NO_BLOCKS
+        during = NO_BLOCKS if bound.blocks.are_idle else bound.blocks.during()
         with computing(), np.errstate(all="ignore"), during, late_rates:
             if bound.undecided and self.ahead is not None:
                 results = self.ahead.run(bound, feeds, iterations, rates, on_device)
@@ -360,6 +362,18 @@ class Session:
             yield self.bound.arena
             yield from self.bound.workspaces
             yield from self.bound.sections.memories()
+
+    @property
+    def seen(self) -> Seen | None:
+        """What runs showed of the memory beside the arena; ``None`` while the plan is not bound."""
+        bound = self.bound
+        if bound is None:
+            return None
+        scratch = sum(one.held_bytes for one in bound.workspaces)
+        return Seen(
+            bound.blocks.beside_bytes, bound.blocks.seen_bytes, bound.beside_bytes,
+            scratch + self.device.library_bytes(), self.device.pool_bytes(self.streams),
+        )  # fmt: skip
 
     @property
     def held_bytes(self) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device
-from tstatic.devices.base import Block, Memory
-from tstatic.devices.step import BoundStep
+from tstatic.devices.base import Memory
+from tstatic.devices.step import Block, BoundStep, Watch
 from tstatic.ir.recording import Call
 from tstatic.plan.plan import Plan, Storage
 
@@ -24,9 +24,19 @@ class Blocks:
 
     Args:
         plan: The plan; ``None``: no blocks.
+        watch: What sees the memory that the device's library allocates; the first run is watched, so that later ones cost nothing
+            more.
+
+    Attributes:
+        all: They.
+        are_idle: Whether :meth:`during` does nothing: neither frees nor sees anything.
+        seen_bytes: The most bytes that the library was seen to have allocated at one time; 0 before the first run.
     """
 
-    def __init__(self, plan: Plan | None = None) -> None:
+    def __init__(self, plan: Plan | None = None, watch: Watch | None = None) -> None:
+        self._watch = watch
+        self.seen_bytes = 0
+        self.are_idle = watch is None
         self.all: list[Block] = []
         self._lifetimes = () if plan is None else plan.foreign
         self._dead: dict[int, list[Call]] = {}
@@ -47,6 +57,7 @@ class Blocks:
         block = device.block(slot.meta)
         (one,) = (one for one in self._lifetimes if one.name == slot.value)
         self.all.append(block)
+        self.are_idle = False
         self._dead.setdefault(one.last, []).append((block.free, ()))
         return block
 
@@ -69,7 +80,13 @@ class Blocks:
     def during(self) -> Iterator[None]:
         """Frees all blocks behind a run, whether it ends or fails."""
         try:
-            yield
+            if self._watch is None:
+                yield
+            else:
+                with self._watch() as watched:
+                    yield
+                self._watch, self.seen_bytes = None, watched.most_bytes
+                self.are_idle = not self.all
         # All of them: nobody knows how far the run came, and a block may be freed twice.
         except BaseException:
             for block in self.all:

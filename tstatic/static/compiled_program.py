@@ -377,7 +377,7 @@ class CompiledProgram:
         held = self._history.held_bytes + where.held_bytes()
         parameters = frozenset(p.name for p in self._program.all_parameters())
         found = [
-            memory_report(plan, state, held, parameters, self._history.beside_bytes(plan))
+            memory_report(plan, state, held, parameters, self._history.seen(plan))
             for plan, state in zip(plans, made.states, strict=True)
         ]
         name = chip.name if chip is not None else "" if device is None else str(place)

@@ -20,7 +20,7 @@ from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.runtime.report_files import write_report
 from tstatic.static.amp.rewrite import Converted
-from tstatic.static.graph_parts import GraphPart, OnHost, OutsideGraphs
+from tstatic.static.graph_parts import CopiedResult, GraphPart, OnHost, OutsideGraphs
 from tstatic.static.ledger import CompileRecord, PlansInUse, ledger_lines
 from tstatic.static.property_status import PropertyStatus, plain
 from tstatic.static.savings import Saving, members_as_data
@@ -177,12 +177,18 @@ class Explanation:
     outside_graphs: tuple[OutsideGraphs, ...] = ()
     graphs: tuple[GraphPart, ...] = ()
     target: Target = DEFAULT_TARGET
+    _copied: Callable[[], tuple[CopiedResult, ...]] = field(default=tuple, repr=False, compare=False)
     _ways: Callable[[Kernel], str] = field(default=partial(explained, target=DEFAULT_TARGET), repr=False, compare=False)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The generated kernels, in the order in which their fusions were made, the shared ones last; ``text`` is the source."""
         return (*(a.kernel for a in self.applied if a.kernel is not None), *self.shared)
+
+    @property
+    def copied_results(self) -> tuple[CopiedResult, ...]:
+        """The ops whose results torch allocates, and that are copied to memory of the plan, with the reason."""
+        return self._copied()
 
     def taken_into(self, record: Applied) -> Applied | None:
         """Returns the later fusion whose kernel computes this one; ``None`` for one with a kernel of its own, and a rewriting."""
@@ -512,6 +518,8 @@ def _everything(e: Explanation) -> list[str]:
         lines += ["Graphs", *(f"  {one}" for one in e.graphs)]
     if e.outside_graphs:
         lines += ["Outside of graphs", *(f"  {one}{_at(one.op.where, 2)}" for one in e.outside_graphs)]
+    if copied := e.copied_results:
+        lines += ["Copied results", *(f"  {one}{_at(one.op.where, 2)}" for one in copied)]
     if e.applied or e.refused:
         lines.append("Fusions")
     for i, a in enumerate(e.applied):

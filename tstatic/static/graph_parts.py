@@ -11,6 +11,7 @@ from tstatic.display import counted
 from tstatic.fusion.engine import OpInfo
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,22 @@ class OutsideGraphs:
 
 
 @dataclass(frozen=True, slots=True)
+class CopiedResult:
+    """An op whose results torch allocates, and that are copied to memory of the plan.
+
+    Attributes:
+        op: The op, with those results.
+        reason: Why they do not stay where they are.
+    """
+
+    op: OpInfo
+    reason: str
+
+    def __str__(self) -> str:
+        return f"op {self.op.type} -> {', '.join(self.op.outputs)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class GraphPart:
     """Operators that a device launches as one graph.
 
@@ -78,6 +95,22 @@ def outside_graphs(frozen: FrozenProgram, metas: Mapping[str, Meta], device: Dev
     )
 
 
+def copied_results(plan: Plan, device: Device) -> tuple[CopiedResult, ...]:
+    """Returns the ops that torch runs and whose results are copied."""
+    found = []
+    names = plan.program.names
+    for op in (step.op for step in plan.steps if step.how == "ref"):
+        copied: dict[str, list[str]] = {}
+        for value in op.writes():
+            why = plan.copied.get(value, "")
+            if not why and op.definition.torch_run == "alloc" and device.block_use(op) == "finds":
+                why = f"it ends a graph: {op.definition.waits}"
+            if why:
+                copied.setdefault(why, []).append(names.get(value, value))
+        found += [CopiedResult(OpInfo(op.type, tuple(values), op.where), why) for why, values in copied.items()]
+    return tuple(found)
+
+
 def graph_parts(frozen: FrozenProgram, metas: Mapping[str, Meta], device: Device) -> tuple[GraphPart, ...]:
     """Returns the graphs of a program, in its order; none on a device without graphs."""
     if not device.deferred:
@@ -101,4 +134,13 @@ def _splits(op: FrozenOp, metas: Mapping[str, Meta], device: Device) -> str:
     return device.splits(op, "" if sized else "dynamic")
 
 
-__all__ = ["GraphPart", "OnHost", "OutsideGraphs", "graph_parts", "on_host", "outside_graphs"]
+__all__ = [
+    "CopiedResult",
+    "GraphPart",
+    "OnHost",
+    "OutsideGraphs",
+    "copied_results",
+    "graph_parts",
+    "on_host",
+    "outside_graphs",
+]

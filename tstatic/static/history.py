@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
 
 from tstatic.plan.plan import Plan
+from tstatic.plan.report import Seen
 from tstatic.runtime.arenas import held_bytes
 from tstatic.runtime.kept import plan_bytes, session_bytes
 from tstatic.runtime.scope import Scope
@@ -78,11 +79,11 @@ class History:
     def compilation(self, made: Compilation | Callable[[], Compilation] | None) -> None:
         self._compilation = made
 
-    def beside_bytes(self, plan: Plan) -> Mapping[int, int]:
-        """Returns what the device's library was seen to hold beside the results of steps, in runs of an equal plan."""
-        alike = (s for s in self.sessions if s.plan.storage == plan.storage)
+    def seen(self, plan: Plan) -> Seen | None:
+        """Returns what runs of an equal plan showed of the memory beside its arena; ``None`` before the first."""
+        alike = (s.seen for s in self.sessions if s.plan.storage == plan.storage)
         return max(
-            (session.bound.blocks.beside_bytes for session in alike if session.bound is not None), key=len, default={}
+            (one for one in alike if one is not None), key=lambda one: (one.outside, len(one.beside)), default=None
         )
 
     def note(self, record: CompileRecord) -> None:

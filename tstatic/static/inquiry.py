@@ -33,7 +33,7 @@ from tstatic.static.explain import (
     Note,
     OffSwitch,
 )
-from tstatic.static.graph_parts import graph_parts, on_host, outside_graphs
+from tstatic.static.graph_parts import copied_results, graph_parts, on_host, outside_graphs
 from tstatic.static.property_status import PropertyStatus, properties
 from tstatic.static.savings import Operators, Savings, bytes_of, named_members
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
@@ -282,6 +282,7 @@ def build_explanation(
         outside_graphs=outside_graphs(ran, made.first.metas, made.first.device),
         graphs=graph_parts(ran, made.first.metas, made.first.device),
         target=target,
+        _copied=lambda: copied_results(made.first.plan, made.first.device),
         _ways=partial(explained, target=target, device=made.first.device),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.errors import DeviceError
 from tstatic.logs import get_logger
 from tstatic.shortage import out_of_memory
 
@@ -121,3 +122,13 @@ class ForeignBuffer(Buffer):
         """Lets go of the array."""
         super().forget()
         self.array = self.array[:0].copy()
+
+
+def cannot_adopt(array: Any, why: str) -> DeviceError:
+    """Returns the error of :meth:`tstatic.devices.base.Device.adopt`."""
+    return DeviceError(
+        f"memory of another library cannot be used: {why}",
+        expected="a writable array in the device's memory, contiguous in C order, with __dlpack__",
+        received=type(array).__name__,
+        fix="pass a contiguous copy on the device",
+    )

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tstatic import target
-from tstatic.devices.base import ALIGNED, ArraysByName, KernelLaunch, Memory, MemoryKind, RunByName, cannot_adopt
-from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
+from tstatic.devices.base import ALIGNED, ArraysByName, KernelLaunch, Memory, MemoryKind, RunByName
+from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, cannot_adopt
 from tstatic.devices.cpu.copy_speed import copy_speed
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.devices.immediate import ImmediateDevice
