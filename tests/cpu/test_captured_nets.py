@@ -65,7 +65,7 @@ def graphs(bound: Binding) -> Iterator[Any]:
 def nodes(device: str, made: Any) -> list[str]:
     """Returns the op of each piece of work in a captured graph; empty for what belongs to no op."""
     if device == "gpu":
-        ops = [work.args[1] if hasattr(work, "args") and len(work.args) == 3 else None for work in made.work]
+        ops = [work.args[1] if hasattr(work, "args") and len(work.args) == 3 else None for work in made.made.puts]
     else:
         # Its graphs hold recordings of events and waits, too.
         ops = [args[2] if len(args) > 2 else None for function, args in made if function.__name__ == "_put"]
@@ -98,7 +98,8 @@ def test_captured_steps_leave_the_bits_of_uncaptured_ones(name: str, device: str
         bindings.clear()
         captured = ran(net, "auto")
         assert made.launches >= 3, "a graph is launched from the second run of a plan on"
-        assert refused(made) == []
+        # torch's layer lacks the gates, which the host's gradient reads: its reference runs, on the host, and no graph holds it.
+        assert len(refused(made)) == (1 if (name, device) == ("lstm", "gpu") else 0), refused(made)
         assert differences(plain, captured) == []
         assert [one.dtype.kind for one in plain.found].count("U") == net.errors
         whole = [bound for bound in bindings if any(graph.captured for graph in graphs(bound))]

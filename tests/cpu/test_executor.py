@@ -510,7 +510,7 @@ def test_a_signal_in_the_update_comes_through_when_the_step_is_done(
     paddle.seed(3)
     exe.run(startup)
     exe.run(main, feed=feed, fetch_list=[loss])
-    execute = Session._execute
+    execute = Session.execute
 
     def signalled(self: Session, bound: Binding, region: str) -> None:
         if region != "main":
@@ -520,7 +520,7 @@ def test_a_signal_in_the_update_comes_through_when_the_step_is_done(
     before = signal.signal(number, late)
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(Session, "_execute", signalled)
+            patch.setattr(Session, "execute", signalled)
             with pytest.raises(LateError):
                 exe.run(main, feed=feed, fetch_list=[loss])
         assert signal.getsignal(number) is late

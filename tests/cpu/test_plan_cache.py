@@ -408,7 +408,7 @@ def test_work_that_an_interrupt_left_on_a_device_ends_before_another_plan_uses_i
         sizes = (3, 4, 3, 4)
         right = [exe.run(feed={"x": rows(n, 2)}, fetch_list=[y])[0] for n in sizes]
         sessions = [kept.bound.sessions[0] for kept in exe._cache._entries.values()]
-        done = Session._execute
+        done = Session.execute
 
         def stop(self: Session, value: Any) -> Any:
             raise KeyboardInterrupt
@@ -424,7 +424,7 @@ def test_work_that_an_interrupt_left_on_a_device_ends_before_another_plan_uses_i
         for turn in range(8):
             with monkeypatch.context() as patch:
                 patch.setattr(Session, "_to_host", stop)
-                patch.setattr(Session, "_execute", execute)
+                patch.setattr(Session, "execute", execute)
                 with pytest.raises(KeyboardInterrupt):
                     exe.run(feed={"x": rows(sizes[turn % 2], 2)}, fetch_list=[y])
             stopped = exe._cache._entries[next(reversed(exe._cache._entries))].bound.sessions[0]

@@ -357,7 +357,7 @@ def saves_and_loads(turns: Turns) -> None:
 
 def runs_elsewhere(turns: Turns) -> None:
     """One run on another device, which takes all variables along."""
-    for number in range(8):
+    for number in range(10):
         with devices.use("cpu") if number in (3, 6) else contextlib.nullcontext():
             turns.step(number)
 

@@ -72,19 +72,17 @@ def read_before_copy(patch: pytest.MonkeyPatch) -> None:
 
 def pinned_overwritten(patch: pytest.MonkeyPatch) -> None:
     """One staging buffer for two feeds: the second is written there before the copy of the first has run."""
-    right = feed.StagedFeeds.__init__
+    right = feed.pinned_slots
 
-    def stage(self: feed.StagedFeeds, device: FakeDevice, feeds: Any, stream: Any) -> None:
-        right(self, device, feeds, stream)
-        self._staged = [
-            device.view(self._memory, 0, Meta(array.shape, dtype_of(array.dtype)))
-            if array.nbytes <= self._staged[0].nbytes
-            else array
-            for array in self._staged
+    def staged(device: FakeDevice, arrays: Any, purpose: str) -> Any:
+        memory, slots = right(device, arrays, purpose)
+        shared = [
+            device.view(memory, 0, Meta(one.shape, dtype_of(one.dtype))) if one.nbytes <= slots[0].nbytes else one
+            for one in slots
         ]
-        self._copies = [device.copying(slot, one, stream) for (_, slot), one in zip(feeds, self._staged, strict=True)]
+        return memory, shared
 
-    patch.setattr(feed.StagedFeeds, "__init__", stage)
+    patch.setattr(feed, "pinned_slots", staged)
 
 
 def early_event(patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +107,7 @@ def collective_without_wait(patch: pytest.MonkeyPatch) -> None:
 
 def freed_memory(patch: pytest.MonkeyPatch) -> None:
     """The arena is freed when the main region is done, and fetches and updates still read it."""
-    right = Session._execute
+    right = Session.execute
 
     def execute(self: session.Session, bound: binding.Binding, region: str) -> None:
         right(self, bound, region)
@@ -117,7 +115,7 @@ def freed_memory(patch: pytest.MonkeyPatch) -> None:
             self.device.synchronize(self.streams)
             self.device.free(bound.arena)
 
-    patch.setattr(Session, "_execute", execute)
+    patch.setattr(Session, "execute", execute)
 
 
 def early_fetch(patch: pytest.MonkeyPatch) -> None:

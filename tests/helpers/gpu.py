@@ -17,6 +17,7 @@ from tests.helpers.recorded_graph import Pool, Recording
 from tstatic import devices, nn, places, static
 from tstatic.devices import cuda
 from tstatic.devices.cuda import CudaDevice
+from tstatic.devices.step import Stream
 from tstatic.ops.update import common
 
 REAL = places.device_count() > 0
@@ -68,6 +69,7 @@ class Recorded:
 
     Attributes:
         work: They.
+        puts: The pieces of work that made them.
         launches: How often it was launched.
         pool: Its memory; ``None`` before it is captured, and when it was destroyed.
     """
@@ -76,6 +78,7 @@ class Recorded:
         self._library = library
         self._recording: Recording | None = None
         self.work: list[Callable[[], Any]] = []
+        self.puts: list[Callable[[], Any]] = []
         self.launches = 0
         self.pool: Pool | None = None
 
@@ -211,6 +214,11 @@ class StandIn(CudaDevice):
 
     def __init__(self) -> None:
         super().__init__(place="cpu", cuda=Library())
+
+    def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
+        if self.cuda.capturing is not None:
+            self.cuda.capturing.puts.append(work)
+        super()._put(stream, work)
 
     def settings(self, threads: int, streams: Any = ()) -> Any:
         made = super().settings(threads, streams)

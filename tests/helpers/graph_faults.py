@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.helpers import device_faults
-from tstatic.devices import cuda, fake, queued
+from tstatic.devices import cuda, cuda_graphs, fake, queued
 from tstatic.devices.base import QueuedWorkError
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.graphs import LateGraph
 from tstatic.devices.step import Stream
-from tstatic.runtime import binding, fetch, session
+from tstatic.runtime import ahead, binding, fetch, session
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -117,9 +116,9 @@ def frozen(name: str) -> Plant:
         made, replay, capture = LateGraph.__init__, LateGraph.replay, LateGraph._capture
 
         def noted(
-            self: Any, device: Any, calls: Any, ops: Any, streams: Any, mode: Any = "auto", arrays: Any = None
+            self: Any, device: Any, calls: Any, ops: Any, streams: Any, mode: Any, arrays: Any, *more: Any
         ) -> None:
-            made(self, device, calls, ops, streams, mode, arrays)
+            made(self, device, calls, ops, streams, mode, arrays, *more)
             self.frozen = [array for value, array in (arrays or {}).items() if name in value]
 
         def captured(self: Any) -> None:
@@ -146,20 +145,21 @@ frozen_rate, frozen_feed = frozen("learning_rate"), frozen("x")
 def frozen_seed(patch: pytest.MonkeyPatch) -> None:
     """The graph writes the seed and the number of the run in which it was captured: the second one."""
     right = session.kernel_numbers
-    patch.setattr(session, "kernel_numbers", lambda seed, run, place: right(seed, min(run, 1), place))
+    for module in (session, ahead):
+        patch.setattr(module, "kernel_numbers", lambda seed, run, place: right(seed, min(run, 1), place))
 
 
 def early_fetch(patch: pytest.MonkeyPatch) -> None:
     """What is fetched is read before the host waited for its copy."""
     send, take = fetch.StagedFetches.send, fetch.StagedFetches.take
 
-    def sent(self: Any) -> None:
-        send(self)
-        self.early = [slot.copy() for slot in self._slots]
+    def sent(self: Any, slot: int = 0) -> None:
+        send(self, slot)
+        self.early = [[(array.copy(), call) for array, call in part] for part in self._slots]
 
-    def taken(self: Any, places: Any) -> None:
+    def taken(self: Any, places: Any, slot: int = 0) -> None:
         self._slots = self.early
-        take(self, places)
+        take(self, places, slot)
 
     patch.setattr(fetch.StagedFetches, "send", sent)
     patch.setattr(fetch.StagedFetches, "take", taken)
@@ -216,16 +216,16 @@ def update_unasked(patch: pytest.MonkeyPatch) -> None:
 
 def counted_run(patch: pytest.MonkeyPatch) -> None:
     """A run that changed nothing counts: the next one draws other numbers."""
-    right = session.Session._run_undecided
+    right = ahead.RunsAhead._settle_oldest
 
-    def run(self: session.Session, bound: Any, epoch: int, count: int, last: bool) -> Any:
-        try:
-            return right(self, bound, epoch, count, last)
-        except Exception:
-            self.scope.runs[self.uid] = (epoch, count + 1)
-            raise
+    def settle(self: Any) -> None:
+        step, runner = self.steps[0], self._session
+        right(self)
+        if step.error is not None:
+            epoch, count = runner.scope.runs.get(runner.uid, (step.epoch, 0))
+            runner.scope.runs[runner.uid] = (epoch, count + 1)
 
-    patch.setattr(session.Session, "_run_undecided", run)
+    patch.setattr(ahead.RunsAhead, "_settle_oldest", settle)
 
 
 def stale_slot(patch: pytest.MonkeyPatch) -> None:
@@ -235,14 +235,10 @@ def stale_slot(patch: pytest.MonkeyPatch) -> None:
 
 def one_pool(patch: pytest.MonkeyPatch) -> None:
     """The graphs of all threads share one memory."""
-    shared = SimpleNamespace(sets={}, inside=None, pool=None)
-    right = cuda.CudaDevice.__init__
-
-    def made(self: Any, *args: Any, **named: Any) -> None:
-        right(self, *args, **named)
-        self._mine = shared
-
-    patch.setattr(cuda.CudaDevice, "__init__", made)
+    shared: dict[str, Any] = {"pool": None}
+    pool = property(lambda self: shared["pool"], lambda self, pool: shared.update(pool=pool))
+    patch.setattr(cuda_graphs.CudaStream, "__init__", lambda self, queue: setattr(self, "queue", queue))
+    patch.setattr(cuda_graphs.CudaStream, "pool", pool, raising=False)
 
 
 # ------------------------------------------------------------------------------------------ captures that fail, and then

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
+from tstatic.devices.refusals import NOT_COMPILED as NOT_COMPILED  # for what binds
 from tstatic.devices.refusals import KernelLaunch as KernelLaunch  # for what launches
 from tstatic.devices.refusals import LaunchTooLargeError as LaunchTooLargeError  # for what binds
 from tstatic.devices.refusals import Refusals

@@ -305,7 +305,7 @@ class FakeDevice(QueuedDevice):
             self._late.append(stream, Item(run, op, seconds=seconds), self._now)
 
     def _put_for_host(self, stream: Stream, run: Callable[[], None], op: FrozenOp, seconds: float) -> None:
-        """Puts work into a stream that only stands for the host's: it waits for the stream, and goes on with what it finds."""
+        """Puts work into a stream that the host's own work is part of: it waits for the stream, and goes on with what it finds."""
         if self._capture is not None:
             raise against_rules("the host was asked to do a step", "let Device.splits say so", op)
         self._put(stream, run, op, seconds)

@@ -30,7 +30,7 @@ class ForeignBlock:
 
     Attributes:
         fixed: Whether the memory is what a captured graph writes in every launch.
-        start: An address that stands for that of the block, which differs from run to run: no memory has it, nor another block.
+        start: An address in the place of the block's own, which differs from run to run: no memory has it, nor another block.
     """
 
     def __init__(self, torch: Any, tensor: Any) -> None:

@@ -232,14 +232,12 @@ class RunsAhead:
             try:
                 self._send(bound, step, feeds, rates)
                 self._work(bound, step, iterations, last, counts, on_device)
-            except BaseException as raised:
+            except BaseException:
                 # What is in flight before it is not concerned; behind that the streams are cleared.
                 self.settle()
                 if not step.settled:
                     session.setting.arenas.unfinished = session
                     self._take_back(step)
-                if isinstance(raised, StoppedBeforeError):
-                    raise raised.error from raised.error.__cause__
                 raise
             if counts and any(fresh is not None for _, _, fresh in step.pending):
                 # The next run reads it.
@@ -302,31 +300,38 @@ class RunsAhead:
         step.on_device = on_device
         step.pending = bound.pending if self.steps else session.commit.pending(session.plan.commits, bound)
         bound.pending = step.pending
+        stopped: StoppedBeforeError | None = None
         with session.writing:
             if session.plan.program.writes:
                 session.scope.bump_version()
-            for i in range(iterations):
-                if i and apart:
-                    session.execute(bound, "main")
-                session.execute(bound, "update" if apart else "whole")
-                session.commit.queue(step.pending, bound)
-                if bound.numbers is not None and (counts or iterations > 1):
-                    device.count_unless(bound.bad, device.slice(bound.numbers, 1, (1,)), stream)
-            if bound.checks is not None and counts:
-                step.words = step.slot + 1
-                bound.checks.send(step.words, stream)
-            if on_device:
-                for place, value in step.fetch:
-                    device.copy(place, bound.arrays[value], stream)
-            elif values and bound.fetched is not None:
-                bound.fetched.send(step.slot)
-            assert step.ended is not None
-            device.record(step.ended, stream)
-            self.ended = step.ended
-            # Within the block that holds signals back: what is queued will be done, and must be counted.
-            self.steps.append(step)
-            self._in_flight.owner = self
-            session.setting.arenas.unfinished = session
+            try:
+                for i in range(iterations):
+                    if i and apart:
+                        session.execute(bound, "main")
+                    session.execute(bound, "update" if apart else "whole")
+                    session.commit.queue(step.pending, bound)
+                    if bound.numbers is not None and (counts or iterations > 1):
+                        device.count_unless(bound.bad, device.slice(bound.numbers, 1, (1,)), stream)
+                if bound.checks is not None and counts:
+                    step.words = step.slot + 1
+                    bound.checks.send(step.words, stream)
+                if on_device:
+                    for place, value in step.fetch:
+                        device.copy(place, bound.arrays[value], stream)
+                elif values and bound.fetched is not None:
+                    bound.fetched.send(step.slot)
+                assert step.ended is not None
+                device.record(step.ended, stream)
+                self.ended = step.ended
+                # Within the block that holds signals back: what is queued will be done, and must be counted.
+                self.steps.append(step)
+                self._in_flight.owner = self
+                session.setting.arenas.unfinished = session
+            except StoppedBeforeError as error:
+                # What is to be written was not reached: it is whole.
+                stopped = error
+        if stopped is not None:
+            raise stopped.error
 
     # ------------------------------------------------------------------------------------------------------------ settle
     def settle(self) -> None:
@@ -335,8 +340,15 @@ class RunsAhead:
             while self.steps:
                 self._settle_oldest()
 
+    @property
+    def seconds(self) -> float | None:
+        """The time of the last run between its first and its last event; ``None`` while steps are in flight."""
+        setting = self._session.setting
+        return None if self.steps else setting.device.elapsed(setting.began, self.ended)
+
     def free(self) -> None:
-        """Frees memory of its own; nothing may be in flight."""
+        """Waits for all steps, and frees memory of its own."""
+        self.settle()
         if self._rates is not None:
             self._rates.free()
             self._rates = None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tstatic.comm.group import Communicator
 from tstatic.devices import Array, Device
-from tstatic.devices.base import Event
-from tstatic.devices.step import BoundStep, ReadyStep, Region, Schedule, Stream, of_calls
+from tstatic.devices.base import Event, Memory
+from tstatic.devices.step import BoundStep, ReadyStep, Region, Schedule, Stream, Workspace, of_calls
 from tstatic.forks import away
 from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import Entry, FrozenOp
@@ -20,6 +20,7 @@ from tstatic.ir.rng import RngKey
 from tstatic.ir.types import dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
+from tstatic.plan.report import Seen
 from tstatic.progress import tracked
 from tstatic.runtime import timeline
 from tstatic.runtime.arenas import Arenas
@@ -338,6 +339,20 @@ class Binding:
         for schedule in (*self.schedules.values(), self.whole):
             if schedule is not None:
                 schedule.free()
+
+    def memories(self) -> Iterator[Memory | Workspace]:
+        """Yields the memory that it is bound to, which other sessions may share."""
+        yield self.arena
+        yield from self.workspaces
+        yield from self.sections.memories()
+
+    @property
+    def seen(self) -> Seen:
+        """What runs showed of the memory beside the arena."""
+        device, blocks = self._setting.device, self.blocks
+        scratch = sum(one.held_bytes for one in self.workspaces) + device.library_bytes()
+        pools = device.pool_bytes(self._setting.streams)
+        return Seen(blocks.beside_bytes, blocks.seen_bytes, self.beside_bytes, scratch, pools)
 
     def free(self) -> None:
         """Frees memory of its own; nothing refers to the arena afterwards.

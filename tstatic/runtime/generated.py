@@ -12,8 +12,7 @@ import numpy as np
 
 from tstatic.chips import ahead
 from tstatic.devices import Device
-from tstatic.devices.base import KernelLaunch, LaunchTooLargeError
-from tstatic.devices.refusals import NOT_COMPILED
+from tstatic.devices.base import NOT_COMPILED, KernelLaunch, LaunchTooLargeError
 from tstatic.devices.step import BoundStep, Stream, Workspace, of_calls
 from tstatic.errors import NoRoomError, needed_for
 from tstatic.fusion import cache

@@ -457,7 +457,7 @@ class Sections:
         outside, device, stream = self._arrays, self._device, self._device.stream()
 
         def array(one: Entry) -> Any:
-            # A tuple is no value's name.
+            # A tuple never names a value.
             found = inside.get(one)  # type: ignore[arg-type]
             if found is not None or one is None:
                 return found

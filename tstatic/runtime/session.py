@@ -11,7 +11,7 @@ from tstatic import flags, records
 from tstatic.comm.group import Communicator
 from tstatic.devices import HOST, Device, read
 from tstatic.devices.base import Memory, QueuedWorkError
-from tstatic.devices.step import Schedule, Workspace
+from tstatic.devices.step import Workspace
 from tstatic.forks import away, computing
 from tstatic.ir.rng import kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
@@ -112,11 +112,7 @@ class Session:
     @property
     def device_seconds(self) -> float | None:
         """The time of the last run between the first and the last event on the device; ``None`` if calls wait for their work."""
-        return (
-            None
-            if self.ahead is None or self.ahead.steps
-            else self.device.elapsed(self.setting.began, self.ahead.ended)
-        )
+        return None if self.ahead is None else self.ahead.seconds
 
     # -------------------------------------------------------------------------------------------------------------- run
     def stale(self) -> bool:
@@ -140,7 +136,7 @@ class Session:
             self.bind_plan()
         bound = self.bound
         assert bound is not None
-        with self.settings(bound.whole is not None and iterations == 1 and self._only_launches(bound.whole)):
+        with self.settings(bound.whole is not None and iterations == 1 and self._only_launches(bound)):
             return self.replay(feeds, iterations, rates, on_device)
 
     def queue(self, feeds: Mapping[str, Any], rates: Rates = (), on_device: bool = False) -> Step:
@@ -155,8 +151,7 @@ class Session:
             if ahead is None or bound is None or ahead.waits_because(bound):
                 return done(lambda: [self.run(feeds, 1, rates, on_device)])
             during = NO_BLOCKS if bound.blocks.are_idle else bound.blocks.during()
-            whole = bound.whole is not None and self._only_launches(bound.whole)
-            with self.settings(whole), computing(), np.errstate(all="ignore"), during:
+            with self.settings(self._only_launches(bound)), computing(), np.errstate(all="ignore"), during:
                 self._begin(bound)
                 step = ahead.queue(bound, feeds, rates, counts=True, on_device=on_device)
             self.runs += 1
@@ -167,9 +162,9 @@ class Session:
         if self.ahead is not None:
             self.ahead.settle()
 
-    def _only_launches(self, whole: Schedule) -> bool:
+    def _only_launches(self, bound: Binding) -> bool:
         """Returns whether a run is the launch of one graph."""
-        return whole.is_launch and records.recorder is None
+        return bound.whole is not None and bound.whole.is_launch and records.recorder is None
 
     def _begin(self, bound: Binding) -> None:
         """Makes ready for a run: memory, and the streams of a device whose work runs late."""
@@ -201,9 +196,7 @@ class Session:
         assert bound is not None
         self._begin(bound)
         sent = False
-        late_rates = (
-            self.ahead.written(rates) if rates and self.ahead is not None and not bound.undecided else NO_BLOCKS
-        )
+        late_rates = NO_BLOCKS if not rates or bound.undecided or self.ahead is None else self.ahead.written(rates)
         during = NO_BLOCKS if bound.blocks.are_idle else bound.blocks.during()
         with computing(), np.errstate(all="ignore"), during, late_rates:
             if bound.undecided and self.ahead is not None:
@@ -223,9 +216,8 @@ class Session:
                 if i < iterations - 1 and self.stale():
                     # A state variable got new storage (a first value, or another size).
                     self.bind_plan()
-                    bound = self.bound
+                    bound, sent = self.bound, False
                     assert bound is not None
-                    sent = False
         self.runs += 1
         # Only here, behind the last wait: after an error the next session has to look.
         setting.arenas.unfinished = None
@@ -343,7 +335,6 @@ class Session:
 
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
-        self.settle()
         if self.ahead is not None:
             self.ahead.free()
         # Unbound first, as in `bind_plan`; and before `leave`, which may give the memory to others.
@@ -358,22 +349,12 @@ class Session:
 
     def memories(self) -> Iterator[Memory | Workspace]:
         """Yields the memory that it is bound to, which it may share with other sessions."""
-        if self.bound is not None:
-            yield self.bound.arena
-            yield from self.bound.workspaces
-            yield from self.bound.sections.memories()
+        yield from () if self.bound is None else self.bound.memories()
 
     @property
     def seen(self) -> Seen | None:
         """What runs showed of the memory beside the arena; ``None`` while the plan is not bound."""
-        bound = self.bound
-        if bound is None:
-            return None
-        scratch = sum(one.held_bytes for one in bound.workspaces)
-        return Seen(
-            bound.blocks.beside_bytes, bound.blocks.seen_bytes, bound.beside_bytes,
-            scratch + self.device.library_bytes(), self.device.pool_bytes(self.streams),
-        )  # fmt: skip
+        return None if self.bound is None else self.bound.seen
 
     @property
     def held_bytes(self) -> int:

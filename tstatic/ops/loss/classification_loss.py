@@ -127,7 +127,7 @@ def _grad_lower(
     torch: Any, x: Any, label: Any, weight: Any, total: Any, dout: Any, ignore_index: int, reduction: str
 ) -> Any:
     if not x.numel():
-        # Of no classes every label is ignored, and there is no class that could stand for one.
+        # Of no classes every label is ignored, and there is no class to put in the place of one.
         return torch.zeros_like(x)
     index, factor = _factors(torch, x, label, weight, ignore_index)
     share = dout.to(factor.dtype)
