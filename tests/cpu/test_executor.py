@@ -30,7 +30,6 @@ from tstatic.errors import (
 from tstatic.logs import get_logger, warn_once
 from tstatic.places import NullPlace
 from tstatic.runtime.binding import Binding
-from tstatic.runtime.commit import Commit
 from tstatic.runtime.scope import LoDTensor
 from tstatic.runtime.session import Session
 
@@ -540,14 +539,15 @@ def test_an_update_that_is_broken_off_is_refused_until_the_state_is_whole_again(
     exe, main, startup, loss = trained()
     static.save(main, str(tmp_path / "m"))
     before = state(static.global_scope(), main)
-    write = Commit.write
+    execute = Session.execute
 
-    def broken_off(self: Commit, pending: Any, bound: Binding, *rest: Any) -> None:
-        write(self, pending[: len(pending) // 2], bound, *rest)
-        raise kind
+    def broken_off(self: Session, bound: Binding, region: str) -> None:
+        execute(self, bound, region)
+        if region != "main":
+            raise kind
 
     with monkeypatch.context() as patch:
-        patch.setattr(Commit, "write", broken_off)
+        patch.setattr(Session, "execute", broken_off)
         with pytest.raises(kind):
             exe.run(main, feed=feed, fetch_list=[loss])
     clone = main.clone(for_test=True)

@@ -31,6 +31,7 @@ from tstatic.comm import group, host_transport
 from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.devices import queued
 from tstatic.devices.base import QueuedWorkError
+from tstatic.devices.clock import FakeEvent
 from tstatic.devices.cpu import device as cpu_device
 from tstatic.devices.fake import DEVICE, FakeArray, FakeDevice
 from tstatic.devices.graphs import LateGraph
@@ -528,15 +529,16 @@ def test_the_commit_waits_for_the_updates_of_every_stream_and_for_no_more(monkey
             exe.run(startup)
             waited: list[Any] = []
             if device is not None:
-                right = device.synchronize
-                patch.setattr(device, "synchronize", lambda streams=None: (waited.append(streams), right(streams))[1])
+                for name in ("synchronize", "finish"):
+                    right = getattr(device, name)
+                    patch.setattr(device, name, lambda *given, right=right: (waited.append(given), right(*given))[1])
             values = []
             for _ in range(3):
                 waited.clear()
                 values += exe.run(main, feed=FEED, fetch_list=[loss])
             if device is not None:
-                assert waited
-                assert all(streams is not None and len(streams) == 1 for streams in waited)
+                assert len(waited) == 1
+                assert isinstance(waited[0][0], FakeEvent)
             return [*values, *state(static.global_scope()).values()]
 
     plain = run(-1, -1)
@@ -560,7 +562,7 @@ def test_feeds_are_staged_in_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> N
         exe = static.Executor("cpu")
         for _ in range(2):
             exe.run(main, feed=FEED, fetch_list=fetches)
-    assert kinds.count("pinned") == 1, "once per plan"
+    assert kinds.count("pinned") == 2, "once per plan, and once for what it fetches"
 
 
 def test_the_log_of_steps_has_the_time_on_the_device(caplog: pytest.LogCaptureFixture) -> None:
@@ -622,7 +624,7 @@ def test_under_switches_of_order_each_step_waits_for_the_one_before(
         static.Executor("cpu").run(
             static.CompiledProgram(main, build_strategy=strategy(**{switch: True})), feed=FEED, fetch_list=fetches
         )
-    waits, between_graphs = found
+    waits, between_graphs, *_ = found
     assert between_graphs == [[]]
     assert [max(js) for js in waits[1:]] == list(range(len(waits) - 1)), "each has another stream than the one before"
 

@@ -19,7 +19,7 @@ from tests.cpu.test_hot_step import own_calls
 from tstatic import devices, static
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.errors import FlagValueError
-from tstatic.runtime.binding import Binding
+from tstatic.runtime.ahead import RunsAhead
 from tstatic.runtime.sections import Sections
 from tstatic.runtime.session import Session
 from tstatic.static import compile as compiling
@@ -408,23 +408,13 @@ def test_work_that_an_interrupt_left_on_a_device_ends_before_another_plan_uses_i
         sizes = (3, 4, 3, 4)
         right = [exe.run(feed={"x": rows(n, 2)}, fetch_list=[y])[0] for n in sizes]
         sessions = [kept.bound.sessions[0] for kept in exe._cache._entries.values()]
-        done = Session.execute
 
-        def stop(self: Session, value: Any) -> Any:
+        def stop(self: RunsAhead) -> None:
             raise KeyboardInterrupt
-
-        def execute(self: Session, bound: Binding, region: str) -> None:
-            schedule = bound.schedules[region]
-            schedule.calls, calls = schedule.calls[:-2], schedule.calls  # the host does not wait
-            try:
-                done(self, bound, region)
-            finally:
-                schedule.calls = calls
 
         for turn in range(8):
             with monkeypatch.context() as patch:
-                patch.setattr(Session, "_to_host", stop)
-                patch.setattr(Session, "execute", execute)
+                patch.setattr(RunsAhead, "settle", stop)
                 with pytest.raises(KeyboardInterrupt):
                     exe.run(feed={"x": rows(sizes[turn % 2], 2)}, fetch_list=[y])
             stopped = exe._cache._entries[next(reversed(exe._cache._entries))].bound.sessions[0]

@@ -14,7 +14,7 @@ from tests.helpers.interrupts import Break, interrupts
 from tstatic import fluid, static
 from tstatic.errors import DTypeError, FeedTypeError, ShapeError
 from tstatic.runtime import random as seeds
-from tstatic.runtime.scope import assign
+from tstatic.runtime.assign import assign
 
 OLD, NEW = 1.0, 2.0
 

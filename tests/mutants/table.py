@@ -460,11 +460,10 @@ FEEDS = (
         "runtime/session.py",
         "Session.replay",
         "statement",
-        "sent = False",
-        "pass",
+        "bound, sent = (self.bound, False)",
+        "bound = self.bound",
         (P + "test_parallel_executor.py",),
         "iterations",
-        number=2,
     ),
     Mutant(
         "runtime/session.py",

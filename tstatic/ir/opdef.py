@@ -389,9 +389,7 @@ class OpDef:
 
     def pick(self, function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
-        known = vars(self).setdefault(
-            "_picked", {}
-        )  # binding to a new size asks for each op; half of the functions take none
+        known = vars(self).setdefault("_picked", {})  # binding to a new size asks for each op; half take none
         if (names := known.get(function)) is None:
             names = known[function] = tuple(pick(function, self.attrs))
         return {n: attrs[n] for n in names if n in attrs} if names else {}

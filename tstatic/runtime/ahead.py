@@ -151,7 +151,6 @@ class RunsAhead:
         self._session = session
         self._in_flight = session.scope.in_flight
         self._ended = [session.device.event() for _ in range(MOST)]
-        self._next = 0
         self._rates: LateRates | None = None
         self.steps: deque[Step] = deque()
 
@@ -227,8 +226,9 @@ class RunsAhead:
                 self.settle()
             while len(self.steps) >= MOST:
                 self._settle_oldest()
-            step = Step(self._next % MOST, self._ended[self._next % MOST], epoch, iterations)
-            self._next += 1
+            # The lowest that is free: pinned memory is made for as many as are ever in flight.
+            slot = min({*range(MOST)} - {one.slot for one in self.steps})
+            step = Step(slot, self._ended[slot], epoch, iterations)
             try:
                 self._send(bound, step, feeds, rates)
                 self._work(bound, step, iterations, last, counts, on_device)

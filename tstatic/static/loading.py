@@ -1,7 +1,7 @@
 """Reads saves of every form: decodes the files of values, and checks them against each other, their program and variables.
 
 A save is read in three steps. :func:`tstatic.runtime.files.read` reads its files as one save left them, :func:`read_values` checks
-everything, and :func:`tstatic.runtime.scope.assign` writes all values at one point. So an error in any file changes no variable.
+everything, and :func:`tstatic.runtime.assign.assign` writes all values at one point. So an error in any file changes no variable.
 """
 
 from __future__ import annotations
