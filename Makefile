@@ -124,6 +124,9 @@ proof: $(VENV)/.dev proof-kernels  ## Run all that is too long for every commit 
 	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_sizes_from_values.py tests/cpu/test_fetched_arrays.py \
 		tests/ops/test_special_forms.py tests/torch_import/test_special_families.py tests/torch_import/test_special_layers.py \
 		tests/onnx/test_special_values.py $(ARGS)
+	@TSTATIC_GRAPHS=all $(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/cpu/test_captured_nets.py tests/cpu/test_captured_trainings.py \
+		tests/examples/test_captured.py $(ARGS)
+	@TSTATIC_CPU_BACKEND=interpret TSTATIC_GRAPHS=all $(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_captured_nets.py $(ARGS)
 	@TSTATIC_PARITY=all $(BIN)/python -m pytest -n 0 tests/parity/test_variable_arguments.py tests/parity/test_unknown_sizes.py $(ARGS)
 	@TSTATIC_PLAN_SIZES=3000 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_plan_cache.py $(ARGS)
 	@$(BIN)/python -m tests.helpers.deep_programs

@@ -33,8 +33,8 @@ OURS = "captured"
 GRAPHS = {OURS: "auto", "uncaptured": "off"}
 """Competitor of ours -> ``FLAGS_cuda_graph``."""
 PEERS = {
-    "torch.compile": ("default", "O2"),
-    "torch.compile reduce-overhead": ("reduce-overhead", "O2"),
+    "torch.compile": ("default", "lowered"),
+    "torch.compile reduce-overhead": ("reduce-overhead", "lowered"),
     "torch.compile autocast": ("default", "autocast"),
 }
 """Competitor of torch's -> its mode and precision."""

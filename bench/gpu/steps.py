@@ -40,7 +40,7 @@ def step_of(name: str, model: str, gpu: Gpu) -> twins.Step:
     if name.startswith("tstatic"):
         place = paddle.CPUPlace() if gpu.dry else None
         return twins.Program(gpu, model, twins.feed_of(models.GPT), fused=name == "tstatic", place=place).step()
-    precision = "O2" if model.endswith("bf16") else "float32"
+    precision = "lowered" if model.endswith("bf16") else "float32"
     mode = "default" if name == "torch.compile" else ""
     return twins.torch_step(gpu, twins.first_weights(model), mode, precision, models.MODELS[model].tf32)
 

@@ -301,14 +301,14 @@ def lowered(net: Network) -> list[tuple[Any, Any]]:
     return pairs
 
 
-def torch_step(gpu: Gpu, weights: Weights, mode: str = "", precision: str = "O2", tf32: bool = False) -> Step:
+def torch_step(gpu: Gpu, weights: Weights, mode: str = "", precision: str = "lowered", tf32: bool = False) -> Step:
     """Makes torch's step from the same weights.
 
     Args:
         gpu: The GPU.
         weights: Of the static program.
         mode: Of ``torch.compile``: ``""`` is torch as it is, ``default`` or ``reduce-overhead``.
-        precision: ``O2``, ``autocast`` or ``float32``.
+        precision: ``lowered`` (as AMP level O2), ``autocast`` or ``float32``.
         tf32: Whether products of float32 may be rounded to TF32.
     """
     sizes = models.GPT
@@ -316,7 +316,7 @@ def torch_step(gpu: Gpu, weights: Weights, mode: str = "", precision: str = "O2"
     net = Network(sizes)
     net.load(weights)
     net.to(gpu.where)
-    pairs = lowered(net) if precision == "O2" else []
+    pairs = lowered(net) if precision == "lowered" else []
     low, masters = [p for p, _ in pairs], [copy for _, copy in pairs]
     for one in masters:
         one.grad = torch.zeros_like(one)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -55,8 +56,11 @@ def pools(plant: faults.Plant) -> bool:
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         with standing_in("gpu") as gpu:
+            kept: list[Any] = []  # a pool goes with its last graph
             for _ in range(2):
-                thread = threading.Thread(target=ran, args=(NETS["adamw, clipped by the global norm"], "auto"))
+                thread = threading.Thread(
+                    target=lambda: kept.append(ran(NETS["adamw, clipped by the global norm"], "auto"))
+                )
                 thread.start()
                 thread.join()
             first, second = gpu.cuda.pools

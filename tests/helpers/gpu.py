@@ -123,7 +123,7 @@ class Library:
         current: The caller's stream.
         inside: The streams whose blocks were entered.
         entered: Those that were not left since.
-        capturing: The graph that is captured.
+        capturing: The graph that this thread captures; others may go on meanwhile (``thread_local``).
         graphs: All that were.
         pools: The memory of each, and of those that were broken off.
         made: All streams but the caller's.
@@ -135,10 +135,19 @@ class Library:
         self.current = Queue(self)
         self.inside: list[Queue] = []
         self.entered: list[Queue] = []
-        self.capturing: Recorded | None = None
+        self._threads = threading.local()
         self.graphs: list[Recorded] = []
         self.pools: list[Pool] = []
         self.made: list[Queue] = []
+
+    @property
+    def capturing(self) -> Recorded | None:
+        found: Recorded | None = getattr(self._threads, "capturing", None)
+        return found
+
+    @capturing.setter
+    def capturing(self, graph: Recorded | None) -> None:
+        self._threads.capturing = graph
 
     def Stream(self, index: int) -> Queue:
         self.made.append(Queue(self))

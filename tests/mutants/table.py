@@ -1267,10 +1267,10 @@ TWO_OPTIMIZERS = (
     ),
     Mutant(
         "runtime/learning_rate.py",
-        "scheduled",
+        "due_rates",
         "statement",
-        "rates.append((name, value))",
-        "rates = [(name, value)]",
+        "found.append((name, value))",
+        "found = [(name, value)]",
         ("tests/optimizer/test_two_optimizers.py",),
         "schedule or set_lr",
     ),

@@ -197,7 +197,7 @@ NO_CALL: dict[str, str] = {
     "fluid.average.WeightedAverage": "an average on the host: tests/metrics",
     **_each(
         "static.",
-        "BuildStrategy CompiledProgram ExecutionStrategy Executor InputSpec IpuCompiledProgram IpuStrategy Operator "
+        "BuildStrategy CompiledProgram ExecutionStrategy Executor RunFuture InputSpec IpuCompiledProgram IpuStrategy Operator "
         "ParallelExecutor Parameter Program Scope cpu_places cuda_places xpu_places default_main_program "
         "default_startup_program device_guard global_scope ipu_shard_guard program_guard scope_guard set_ipu_shard "
         "normalize_program is_persistable",

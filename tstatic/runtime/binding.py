@@ -369,4 +369,5 @@ class Binding:
             self.checks.free()
         self.forget_graphs()
         self.arrays.clear()
+        self.pending, self.targets, self.numbers, self.bad = [], {}, None, None
         self.schedules, self.whole = {"main": Schedule(), "update": Schedule()}, None

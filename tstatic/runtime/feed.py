@@ -407,7 +407,7 @@ class StagedFeeds:
     def free(self) -> None:
         """Frees the memory."""
         # The views first: memory must not be freed under them.
-        self._slots, self._given = [], {}
+        self._slots, self._given, self._feeds = [], {}, []
         for memory in self._memory:
             self._device.free(memory)
         self._memory = []

@@ -87,7 +87,7 @@ class StagedFetches:
 
     def free(self) -> None:
         """Frees the pinned memory."""
-        self._slots = []
+        self._slots, self._arrays = [], []
         for memory in self._memory:
             self._device.free(memory)
         self._memory = []
