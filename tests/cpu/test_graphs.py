@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ import tstatic as paddle
 from tests.helpers.gpu import StandIn
 from tstatic import devices, nn, static
 from tstatic.devices.base import QueuedWorkError
+from tstatic.devices.cuda import CudaDevice
 from tstatic.devices.fake import FakeDevice
 from tstatic.devices.graphs import LateGraph
 from tstatic.devices.queued import QueuedDevice
@@ -22,7 +26,7 @@ from tstatic.devices.step import Workspace, of_calls
 from tstatic.errors import DeviceError
 from tstatic.ir.types import Meta, dtype_of
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
     os.environ.get("TSTATIC_CPU_BACKEND", "numpy") != "numpy",
     reason="puts a device of its own in the place of the CPU's",
@@ -446,3 +450,54 @@ def test_copies_that_the_stream_orders_are_no_writes_of_the_host() -> None:
     assert np.isnan(slot).all()
     device.synchronize([stream])
     assert slot.tolist() == [0, 1, 2]
+
+
+# ------------------------------------------------------------------------------------------------------------ a launch's cost
+MOST_CALLS = 60
+"""Calls of functions of tstatic from ``run`` to the launch of a captured step."""
+MOST_OF_TORCH = 12
+"""Calls of torch until then: what the caller's stream must be waited for, copies of feeds, and the launch."""
+
+
+@pytest.mark.parametrize("build", [images, words], ids=lambda build: build.__name__)
+def test_a_launch_costs_few_calls(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As on a GPU: a launch asks nothing of torch's settings.
+    monkeypatch.setattr(StandIn, "settings", CudaDevice.settings)
+    root, stand_in = str(Path(paddle.__file__).parent), inspect.getfile(StandIn)
+    of_torch = {
+        "is_current_stream_capturing", "current_stream", "wait_stream", "wait_event", "record", "stream", "synchronize", "replay",
+    }  # fmt: skip
+    ours: list[str] = []
+    torchs: list[str] = []
+    paddle.set_flags({"FLAGS_cuda_graph": "auto", "FLAGS_init_allocated_mem": False})
+
+    def noted(frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if "replay" in torchs:
+            return
+        if event == "call" and code.co_filename.startswith(root):
+            ours.append(f"{code.co_filename.removeprefix(root)}:{code.co_name}")
+        elif event == "call" and code.co_filename == stand_in and code.co_name in of_torch:
+            torchs.append(code.co_name)
+        elif event == "c_call" and isinstance(getattr(argument, "__self__", None), torch.Tensor):
+            torchs.append(argument.__name__)
+
+    with (
+        standing_in("gpu"),
+        static.program_guard(static.Program(), static.Program()),
+        static.scope_guard(static.Scope()),
+    ):
+        fetches, feed = build()
+        exe, main, scope = static.Executor(paddle.CPUPlace()), static.default_main_program(), static.global_scope()
+        exe.run(static.default_startup_program())
+        for _ in range(4):
+            exe.run(main, feed, fetches, scope=scope)
+        sys.setprofile(noted)
+        try:
+            exe.run(main, feed, fetches, scope=scope)
+        finally:
+            sys.setprofile(None)
+    assert "replay" in torchs
+    assert len(ours) <= MOST_CALLS, "\n".join(ours)
+    # A block is entered and left.
+    assert len(torchs) - torchs.count("stream") // 2 <= MOST_OF_TORCH, torchs

@@ -28,6 +28,7 @@ class AfterTheCaller:
     Args:
         device: The device.
         sets: The streams of the sessions that run.
+        queues: torch's names of them, each once.
         settings: The block of torch's settings; ``None`` where nothing is asked of torch but to launch a graph.
     """
 
@@ -35,9 +36,10 @@ class AfterTheCaller:
         self,
         device: Caller,
         sets: Sequence[StreamSet],
+        queues: Sequence[Any],
         settings: contextlib.AbstractContextManager[None] | None,
     ) -> None:
-        self._device, self._sets, self._settings = device, sets, settings
+        self._device, self._sets, self._queues, self._settings = device, sets, queues, settings
 
     def __enter__(self) -> None:
         device = self._device
@@ -50,22 +52,19 @@ class AfterTheCaller:
         if self._settings is not None:
             self._settings.__enter__()
         current = device.current()
-        for queue in self._queues():
+        for queue in self._queues:
             queue.wait_stream(current)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:
             current = self._device.current()
-            for queue in self._queues():
+            for queue in self._queues:
                 current.wait_stream(queue)
         finally:
             if self._settings is not None:
                 self._settings.__exit__(kind, error, trace)
             for one in reversed(self._sets):
                 one.turn.__exit__(kind, error, trace)
-
-    def _queues(self) -> dict[Any, None]:
-        return {one.queue: None for made in self._sets for one in made.streams}  # type: ignore[attr-defined]
 
 
 __all__ = ["AfterTheCaller"]

@@ -122,7 +122,7 @@ class CudaDevice(CudaGraphs, TorchDevice):
         self._mine = _OfThread()
         self.refusals = Refusals()
 
-    @property
+    @cached_property
     def cuda(self) -> Any:
         """``torch.cuda``, or what tests put in its place."""
         return self._cuda or self.torch.cuda
@@ -322,7 +322,8 @@ class CudaDevice(CudaGraphs, TorchDevice):
         self, threads: int, streams: Sequence[StreamSet] = ()
     ) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
         made = super().settings(threads)
-        return lambda launches: AfterTheCaller(self, streams, None if launches else made(False))
+        queues = list(dict.fromkeys(_queue(one) for of_thread in streams for one in of_thread.streams))
+        return lambda launches: AfterTheCaller(self, streams, queues, None if launches else made(False))
 
     def check_not_capturing(self) -> None:
         """Refuses a run inside of a capture of the caller's own.
@@ -517,6 +518,11 @@ def cublas_bytes(architecture: str) -> int:
     if given:
         return sum(int(size) * int(count) for size, count in given) << 10
     return 4096 * 8 << 10 if architecture in ("sm_90", "sm_100", "sm_103") else (4096 * 2 + 16 * 8) << 10
+
+
+def _queue(stream: Stream) -> Any:
+    assert isinstance(stream, CudaStream)
+    return stream.queue
 
 
 def _calls_of(step: BoundStep) -> list[Call]:

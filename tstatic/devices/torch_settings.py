@@ -35,7 +35,7 @@ class Settings:
         Raises:
             ForkedProcessError: In a child of a process whose torch had threads: it would wait for them for ever.
         """
-        if self._pid:
+        if self._pid and os.getpid() != self._pid:
             check_process(self._pid, "start the child with the 'spawn' method")
 
     @contextlib.contextmanager

@@ -181,7 +181,7 @@ class RunsAhead:
         session = self._session
         # What one iteration refuses, all do that see the same feeds; else each is waited for before the next one.
         together = iterations > 1 and not self.waits_because(bound) and session.runs > 0
-        step = Step()
+        step: Step | None = None
         for left in reversed(range(1 if together else iterations)):
             times = iterations if together else 1
             step = self.queue(bound, feeds, rates, times, not left, on_device=on_device)
@@ -192,6 +192,7 @@ class RunsAhead:
                 session.bind_plan()
                 assert session.bound is not None
                 bound = session.bound
+        assert step is not None
         return step.results[0]  # type: ignore[no-any-return]
 
     def queue(
@@ -227,7 +228,7 @@ class RunsAhead:
             while len(self.steps) >= MOST:
                 self._settle_oldest()
             # The lowest that is free: pinned memory is made for as many as are ever in flight.
-            slot = min({*range(MOST)} - {one.slot for one in self.steps})
+            slot = min({*range(MOST)} - {one.slot for one in self.steps}) if self.steps else 0
             step = Step(slot, self._ended[slot], epoch, iterations)
             try:
                 self._send(bound, step, feeds, rates)
@@ -298,8 +299,10 @@ class RunsAhead:
         # Before state is written, as all that may fail.
         step.fetch = [(room(device, bound.arrays[value], on_device), value) for value in values]
         step.on_device = on_device
-        step.pending = bound.pending if self.steps else session.commit.pending(session.plan.commits, bound)
-        bound.pending = step.pending
+        # New storage changes the scope's layout, so that the next run has another binding: once is enough for this one.
+        if bound.pending is None:
+            bound.pending = session.commit.pending(session.plan.commits, bound)
+        step.pending = bound.pending
         stopped: StoppedBeforeError | None = None
         with session.writing:
             if session.plan.program.writes:

@@ -100,7 +100,7 @@ class Binding:
         fetched: Brings fetched values with the one wait of a run, if the update is queued before the host knows of anything.
         bad: A truth value in device memory that keeps an update from changing anything; ``None`` if nothing is checked there.
         targets: Variable -> its storage, of those that are committed.
-        pending: What the last run committed.
+        pending: What each run commits; ``None`` before the first.
         own_bytes: Bytes of arrays that only steps have.
         layout: The scope's layout that it was bound to.
 
@@ -153,7 +153,7 @@ class Binding:
         self.fetched = self._fetched()
         self.bad = self.checks.bad if self.undecided and self.checks is not None else None
         self.targets: dict[str, Array] = {}
-        self.pending: list[tuple[str, Array, Array | None]] = []
+        self.pending: list[tuple[str, Array, Array | None]] | None = None
         # Last: binding itself moves values, which must not make the plan stale.
         self.layout = scope.layout
 
@@ -369,5 +369,5 @@ class Binding:
             self.checks.free()
         self.forget_graphs()
         self.arrays.clear()
-        self.pending, self.targets, self.numbers, self.bad = [], {}, None, None
+        self.pending, self.targets, self.numbers, self.bad = None, {}, None, None
         self.schedules, self.whole = {"main": Schedule(), "update": Schedule()}, None
