@@ -371,3 +371,27 @@ def test_a_variable_of_the_device_is_given_as_a_copy() -> None:
         given, before = torch.from_dlpack(tensor), np.array(tensor)
         training.run()
         assert given.numpy().tobytes() == before.tobytes() != np.array(tensor).tobytes()
+
+
+def test_rates_of_a_schedule_cost_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    with standing_in("gpu") as gpu:
+        training = Training(scheduled)
+        (rate,) = {id(one): one for one in training.main.learning_rates.values()}.values()
+        for _ in range(3):
+            training.run()
+            rate.step()
+        waits: list[int] = []
+        for name in ("synchronize", "finish", "to_host"):
+            right = getattr(gpu, name)
+            monkeypatch.setattr(gpu, name, lambda *given, right=right: (waits.append(1), right(*given))[1])
+        for _ in range(3):
+            waits.clear()
+            training.run()
+            rate.step()
+            assert len(waits) == 1, "for what it fetches"
+        futures = [training.run(block=False) for _ in range(2)]
+        waits.clear()
+        futures.append(training.run(block=False))
+        assert not waits, "three steps are in flight"
+        for future in futures:
+            future.result()

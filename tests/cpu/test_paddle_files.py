@@ -17,6 +17,8 @@ from tstatic import fluid, static
 from tstatic.errors import CheckpointError, NotFoundError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir import paddle_program, paddle_proto, paddle_writing
 from tstatic.ir.opdef import OPS
+from tstatic.ir.paddle_attributes import Constants
+from tstatic.ir.schema import OpDesc
 from tstatic.runtime.scope import LoDTensor
 
 DATA = Path(__file__).parents[1] / "data"
@@ -578,3 +580,14 @@ def test_files_of_two_worlds_do_not_get_mixed_up(tmp_path: Path) -> None:
     shutil.copyfile(NEW / "lenet.pdiparams", tmp_path / "mlp.pdiparams")
     with pytest.raises(ShapeError, match="expected a shape"):
         static.load_inference_model(str(tmp_path / "mlp"), exe)
+
+
+@pytest.mark.parametrize("shape", [(2**62,) * 20, (2**62,) * 20 + (0,), (-(2**62),) * 21, (65,)])
+def test_constants_of_sizes_that_no_memory_has_are_not_noted(shape: tuple[int, ...]) -> None:
+    """A file may name any sizes; nothing is computed of them, and numpy does not warn."""
+    made = OpDesc(
+        type="fill_constant", inputs={}, outputs={"Out": ["c"]}, position=0, attrs={"shape": shape, "value": 2.0}
+    )
+    constants = Constants()
+    constants.note(made)
+    assert not constants.values.get("c")

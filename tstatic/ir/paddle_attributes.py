@@ -124,7 +124,10 @@ class Constants:
                 raise ValueError(
                     f"operator 'fill_constant' without a number: {type(text).__name__} and {type(value).__name__}"
                 )
-            count = int(min(np.prod(shape, dtype=float), self.MOST + 1))
+            # In floats, as a file may name any sizes: too large ones are infinite, and with a 0 among them no number at all.
+            with np.errstate(over="ignore", invalid="ignore"):
+                product = float(np.prod(shape, dtype=float))
+            count = int(max(product, 0.0)) if product <= self.MOST else self.MOST + 1
             whole = isinstance(dtype, DType) and not dtype.is_float
             if count <= self.MOST and not (whole and text and not text.lstrip("-").isdigit()):
                 self.keep(op, ((int if whole else float)(text or value),) * count)
