@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 from collections.abc import Iterator
@@ -97,7 +98,9 @@ def storages() -> dict[int, int]:
     for one in gc.get_objects():  # of some, the class may not be asked for
         if issubclass(type(one), torch.Tensor):
             memory = one.untyped_storage()
-            found[memory.data_ptr()] = memory.nbytes()
+            # Tensors that only stand in a graph of torch.compile have no memory.
+            with contextlib.suppress(RuntimeError):
+                found[memory.data_ptr()] = memory.nbytes()
     found.pop(0, None)
     return found
 
