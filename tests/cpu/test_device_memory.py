@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from tstatic.errors import OutOfMemoryError
 from tstatic.shortage import out_of_memory
 
 torch = pytest.importorskip("torch")
+FakeTensor = importlib.import_module("torch._subclasses.fake_tensor").FakeTensor
 pytestmark = pytest.mark.skipif(
     os.environ.get("TSTATIC_CPU_BACKEND", "numpy") != "numpy",
     reason="puts a device of its own in the place of the CPU's",
@@ -96,7 +98,7 @@ def storages() -> dict[int, int]:
     """Address -> bytes of the memory of all tensors that there are."""
     found: dict[int, int] = {}
     for one in gc.get_objects():  # of some, the class may not be asked for
-        if issubclass(type(one), torch.Tensor):
+        if issubclass(type(one), torch.Tensor) and not issubclass(type(one), FakeTensor):
             memory = one.untyped_storage()
             # Tensors that only stand in a graph of torch.compile have no memory.
             with contextlib.suppress(RuntimeError):
