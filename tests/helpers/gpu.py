@@ -17,6 +17,7 @@ from tests.helpers.recorded_graph import Pool, Recording
 from tstatic import devices, nn, places, static
 from tstatic.devices import cuda
 from tstatic.devices.cuda import CudaDevice
+from tstatic.devices.kernel_launch import KernelLaunching
 from tstatic.devices.step import Stream
 from tstatic.ops.update import common
 
@@ -225,9 +226,14 @@ class StandIn(CudaDevice):
         super().__init__(place="cpu", cuda=Library())
 
     def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
-        if self.cuda.capturing is not None:
-            self.cuda.capturing.puts.append(work)
-        super()._put(stream, work)
+        graph = self.cuda.capturing
+        if graph is not None:
+            graph.puts.append(work)
+        if graph is not None and isinstance(work, KernelLaunching):
+            # The interpreter of kernels makes no calls of torch that could be recorded.
+            graph.work.append(work)
+        else:
+            super()._put(stream, work)
 
     def settings(self, threads: int, streams: Any = ()) -> Any:
         made = super().settings(threads, streams)

@@ -169,7 +169,7 @@ BAD = [([1, 2, 3, 9, 2, 2], LABELS), (IDS, [0, 4, 1])]
 def test_kernels_of_updates_ask_the_device_whether_a_position_is_bad(
     amp: bool, late: FakeDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synchronize, waits = late.synchronize, []
+    waits: list[Any] = []
     with devices.use("late"):
         plain, met = Net(amp), Net(amp)
         for net in (plain, met):
@@ -179,7 +179,9 @@ def test_kernels_of_updates_ask_the_device_whether_a_position_is_bad(
         for net in (plain, met):
             # Behind a refused run the next one waits for what that left in its streams.
             net.run(IDS, LABELS)
-        monkeypatch.setattr(late, "synchronize", lambda streams=None: [waits.append(streams), synchronize(streams)])
+        for name in ("synchronize", "finish"):
+            right = getattr(late, name)
+            monkeypatch.setattr(late, name, lambda *given, right=right: [waits.append(given), right(*given)])
         for net in (plain, met):
             waits.clear()
             net.run(IDS, LABELS, fetch=False)
