@@ -52,12 +52,8 @@ def hosted(
     return [str(one) for one in explained.on_host]
 
 
-@pytest.mark.parametrize("build", [static.BuildStrategy, everything], ids=["default", "everything"])
-@pytest.mark.parametrize("name", ["gpt", "gpt-bf16", "bert", "bert-bf16", "resnet"])
-def test_the_host_does_nothing_in_a_step_of_known_nets(
-    name: str, build: Any, gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One layer of each kind: the others repeat it. With the default strategy each dropout is a kernel of its own."""
+def known_net(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[static.Program, Any, Any]:
+    """Returns a program of a bench model with one layer or stage of each kind, its loss, and the model."""
     models = script("models")
     for sizes in (models.GPT, models.BERT):
         monkeypatch.setitem(sizes, "layers", 1)
@@ -66,6 +62,16 @@ def test_the_host_does_nothing_in_a_step_of_known_nets(
     main = static.Program()
     with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
         loss = model.build(paddle)
+    return main, loss, model
+
+
+@pytest.mark.parametrize("build", [static.BuildStrategy, everything], ids=["default", "everything"])
+@pytest.mark.parametrize("name", ["gpt", "gpt-bf16", "bert", "bert-bf16", "resnet"])
+def test_the_host_does_nothing_in_a_step_of_known_nets(
+    name: str, build: Any, gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One layer of each kind: the others repeat it. With the default strategy each dropout is a kernel of its own."""
+    main, loss, model = known_net(name, monkeypatch)
     drawn = sum(OPS[op.type].random for op in main.global_block().ops)
     assert drawn == (4 if name.startswith("bert") else 0)
     assert hosted(main, build(), loss, dict(model.feeds), gpu) == []
@@ -115,14 +121,7 @@ def test_results_of_torch_stay_where_they_are_in_known_nets(
 ) -> None:
     """All but gradients that one kernel updates parameters by, from a table of their addresses."""
     gpu.generated = generated
-    models = script("models")
-    for sizes in (models.GPT, models.BERT):
-        monkeypatch.setitem(sizes, "layers", 1)
-    monkeypatch.setattr(models, "STAGES", ((1, 64), (1, 128)))
-    model = models.MODELS[name]
-    main = static.Program()
-    with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
-        loss = model.build(paddle)
+    main, loss, model = known_net(name, monkeypatch)
     with devices.use(gpu.name):
         plan = script("plan_count").lowered(main, build(), dict(model.feeds), [loss.name]).plan
         told = static.CompiledProgram(main, build()).explain([loss], dict(model.feeds), verbose=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,14 +34,7 @@ def no_fork(patch: pytest.MonkeyPatch) -> None:
 
 def missing_wait(patch: pytest.MonkeyPatch) -> None:
     """Within a graph a step does not wait for one in another stream whose result it reads."""
-    right = queued.waits
-
-    def fewer(steps: Sequence[queued.Queued]) -> list[list[int]]:
-        found = right(steps)
-        last = max((i for i, js in enumerate(found) if js), default=-1)
-        return [js[1:] if i == last else js for i, js in enumerate(found)]
-
-    patch.setattr(queued, "waits", fewer)
+    device_faults.missing_wait(patch)
 
 
 def early_event(patch: pytest.MonkeyPatch) -> None:

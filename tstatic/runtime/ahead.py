@@ -128,7 +128,7 @@ class Step:
 
 
 def done(run: Callable[..., list[Any]], *args: Any) -> Step:
-    """Runs at once; returns a step that is settled. What another program raises than an error of the run goes to the caller."""
+    """Runs at once; returns a settled step, which has the error if the run raised one. Ctrl-C goes to the caller."""
     try:
         return Step().end(run(*args))
     except Exception as error:
@@ -248,22 +248,26 @@ class RunsAhead:
     def _send(self, bound: Binding, step: Step, feeds: Mapping[str, Any], rates: Rates) -> None:
         """Queues the copies of what the run is given."""
         session = self._session
-        begun, count = session.scope.runs.get(session.uid, (step.epoch, 0))
-        # `paddle.seed` restarts the count of programs without a seed of their own: they draw the same numbers again.
-        if begun != step.epoch and not session.seed:
-            count = 0
         assert bound.staged is not None
         bound.staged.send(feeds, step.slot)
-        seed = random.current(session.seed) if bound.keys or bound.numbers is not None else 0
-        for key in bound.keys:
-            key.seed, key.run = seed, count
-        if bound.staged_numbers is not None and not self.steps:
+        if (bound.keys or bound.staged_numbers is not None) and not self.steps:
             # With steps in flight the host does not know how many of them will count: the device does.
-            numbers = kernel_numbers(seed, count, session.setting.place)
-            bound.staged_numbers.send({"numbers": numbers}, step.slot)
+            seed, count = random.current(session.seed), self._count_before(step)
+            for key in bound.keys:
+                key.seed, key.run = seed, count
+            if bound.staged_numbers is not None:
+                numbers = kernel_numbers(seed, count, session.setting.place)
+                bound.staged_numbers.send({"numbers": numbers}, step.slot)
         if rates:
             self._write(rates, step.slot)
             step.rated = True
+
+    def _count_before(self, step: Step) -> int:
+        """Returns how many runs of the program are known to have come before a step."""
+        session = self._session
+        begun, count = session.scope.runs.get(session.uid, (step.epoch, 0))
+        # `paddle.seed` restarts the count of programs without a seed of their own: they draw the same numbers again.
+        return count if begun == step.epoch or session.seed else 0
 
     def _write(self, rates: Rates, slot: int) -> None:
         session = self._session
@@ -384,11 +388,8 @@ class RunsAhead:
                 self._take_back(step)
                 step.end(error=error)
             else:
-                begun, count = session.scope.runs.get(session.uid, (step.epoch, 0))
-                if begun != step.epoch and not session.seed:
-                    count = 0
                 session.commit.publish(step.pending)
-                session.scope.runs[session.uid] = step.epoch, count + step.iterations
+                session.scope.runs[session.uid] = step.epoch, self._count_before(step) + step.iterations
                 step.end([self._fetched(bound, step)])
             self._left()
 
@@ -423,7 +424,6 @@ class RunsAhead:
         checks, session = bound.checks, self._session
         if checks is None or not checks.refuses(step.words):
             return None
-        _, count = session.scope.runs.get(session.uid, (step.epoch, 0))
         if len(self.steps) > 1:
             # The feeds of the steps behind it lie where its own lay. They end first, and then its own are sent once more.
             last = self.steps[-1].ended
@@ -433,7 +433,7 @@ class RunsAhead:
                 assert bound.staged is not None
                 bound.staged.resend(step.slot)
                 session.device.synchronize(session.streams[:1])
-        return checks.error(count, step.words)
+        return checks.error(self._count_before(step), step.words)
 
     def _fail(self, bound: Binding, raised: QueuedWorkError) -> None:
         """Notes that work failed: neither this step nor those behind it are done, and what they wrote may be half written."""
