@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -198,23 +199,23 @@ class Library:
             queue.synchronize()
 
 
-_runs = threading.local()
+_inside_run = contextvars.ContextVar("inside a run of the stand-in", default=False)
 _fused_adam = common.adam_in_place
 
 
 def _adam_in_place(*args: Any) -> bool:
-    return not getattr(_runs, "inside", 0) and _fused_adam(*args)
+    return not _inside_run.get() and _fused_adam(*args)
 
 
 @contextlib.contextmanager
 def _without_fused_adam() -> Iterator[None]:
-    """Makes the calls of a GPU, in this thread: torch's fused Adam reads values, and is for tensors of the CPU alone."""
+    """Makes the calls of a GPU, in this thread and those of replicas: torch's fused Adam is for tensors of the CPU alone."""
     common.adam_in_place = _adam_in_place
-    _runs.inside = getattr(_runs, "inside", 0) + 1
+    token = _inside_run.set(True)
     try:
         yield
     finally:
-        _runs.inside -= 1
+        _inside_run.reset(token)
 
 
 class StandIn(CudaDevice):

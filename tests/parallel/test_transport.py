@@ -57,6 +57,7 @@ def step_of(width: int, places: int, build: Any, monkeypatch: pytest.MonkeyPatch
 
 
 # Each kind's calls of one step, on 2 and on 4 places. All are made by the device: a place neither copies to the host nor waits.
+# Where the host does not wait before an update, streams meet in a sum of no arrays, and the processes need not agree.
 COUNTED: dict[str, tuple[int, dict[str, Any], list[dict[str, int]]]] = {
     "small": (8, {}, [{"sum": 1, "agree": 1}] * 2),
     "divided": (1024, {}, [{"sum": 2, "agree": 1}, {"sum": 4, "agree": 1}]),
@@ -68,7 +69,7 @@ COUNTED: dict[str, tuple[int, dict[str, Any], list[dict[str, int]]]] = {
 }
 
 
-@pytest.mark.numpy_device("its sums are made by the reference, on the host", not_on=("torch",))
+@pytest.mark.numpy_device("the CPU's bits are compared with", not_on=("torch", "fake"))
 @pytest.mark.parametrize("places", [2, 4])
 @pytest.mark.parametrize("name", COUNTED)
 def test_places_of_a_device_meet_without_the_host(name: str, places: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,20 +77,20 @@ def test_places_of_a_device_meet_without_the_host(name: str, places: int, monkey
     plain = step_of(width, places, strategy(**switches), monkeypatch)
     with devices.use("fake"):
         calls, host_bytes, waits, values = step_of(width, places, strategy(**switches), monkeypatch)
-    assert (calls, host_bytes, waits) == (told[places == 4], 0, 0)
-    assert plain == (calls, 0, 0, values), "the CPU's bits, and its calls"
+    expected = dict(told[places == 4])
+    assert plain == (expected, 0, 0, values), "the CPU's bits"
+    if name != "owners":
+        del expected["agree"]
+        expected["sum"] += 1
+    assert (calls, host_bytes, waits) == (expected, 0, 0)
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("places", [2, 4])
-def test_where_ops_are_torchs_each_sum_takes_all_gradients_to_the_host(
-    places: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A record: ``c_sum`` has no torch form, so each place's gradients go there and back."""
+def test_where_ops_are_torchs_sums_stay_on_the_device(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with devices.use("fake+torch"):
         calls, host_bytes, waits, _ = step_of(8, places, strategy(), monkeypatch)
-    gradients = 4 * (64 * 8 + 8 + 8 * 4 + 4)
-    assert (calls, host_bytes, waits) == ({"sum": 1, "agree": 1}, 2 * places * gradients, 0)
+    assert (calls, host_bytes, waits) == ({"sum": 2}, 0, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])

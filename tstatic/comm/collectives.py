@@ -17,14 +17,18 @@ class CollectiveRef(Ref):
 
     Args:
         binder: ``(inputs, outputs, attrs, communicator) -> calls``; arrays are those of the communicator's device.
+        only_queues: Whether its calls only put work into streams, where the group's transports do.
     """
 
     attrs = None
     takes = frozenset({"group"})
 
-    def __init__(self, binder: Callable[[Slots, Slots, Attrs, Communicator], Calls]) -> None:
+    def __init__(
+        self, binder: Callable[[Slots, Slots, Attrs, Communicator], Calls], only_queues: bool = False
+    ) -> None:
         self.binder = binder
         self.functions = (binder,)
+        self.only_queues = only_queues
 
     def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         return self.binder(ins, outs, attrs, reserved["group"])
@@ -80,7 +84,7 @@ def _register(
             slots,
             attrs=attrs,
             infer=_same,
-            ref=CollectiveRef(bind_in_group),
+            ref=CollectiveRef(bind_in_group, only_queues=True),
             inplace=(("X", "Out"),),
             # Never removed, merged or moved: the other replicas wait for it.
             effects=True,

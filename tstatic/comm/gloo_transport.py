@@ -37,6 +37,8 @@ class GlooTransport:
         peers: The processes.
     """
 
+    only_queues = False
+
     def __init__(self, peers: HostPeers) -> None:
         self.peers = peers
 

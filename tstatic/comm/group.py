@@ -81,6 +81,11 @@ class Group:
         """Number of replicas of all processes."""
         return self.size * (self.outer.size if self.outer is not None else 1)
 
+    @property
+    def only_queues(self) -> bool:
+        """Whether collectives only put work into streams; then the host need not wait before an update is queued."""
+        return self.transport.only_queues and (self.outer is None or self.outer.only_queues)
+
     def communicator(self, rank: int, device: Device = HOST) -> Communicator:
         """Returns the handle of one replica, whose arrays are in the memory of a device."""
         return Communicator(self, rank, device)
@@ -261,6 +266,34 @@ class Communicator:
         """Writes all replicas' arrays, in the order of their ranks, into ``out`` of shape ``[world, *array.shape]``."""
         Gather(self, array, out, label)()
 
+    def meet(self) -> None:
+        """Returns when every replica of this process has queued what comes before its update; the host waits for no device.
+
+        Raises:
+            ReplicaStoppedError: If one will not arrive; then the update must not be queued.
+        """
+        self.group.rendezvous(self.rank, "update")
+
+    def deciding(self, bad: Array | None, stream: Stream) -> list[Call]:
+        """Returns calls that make a truth value hold on all replicas where it holds on one, between two works of a stream.
+
+        Without a value the streams of the replicas only meet: what follows on any of them begins behind what came before on all.
+
+        Args:
+            bad: Truth value of shape [1] in device memory.
+            stream: The stream that makes it, and in which what asks it comes next.
+        """
+        device = self.device
+        arrived, decided = device.event(), device.event()
+        return [
+            (device.record, (arrived, stream)),
+            (device.wait, (arrived, self.stream)),
+            # The sum of truth values is whether one of them holds.
+            (Sum(self, [] if bad is None else [bad], None, "decision", 0), ()),
+            (device.record, (decided, self.stream)),
+            (device.wait, (decided, stream)),
+        ]
+
     def commit(self) -> None:
         """Returns when every replica of every process has reached the point after which state is written.
 
@@ -282,6 +315,12 @@ class Communicator:
         error = refusal(notes, self.size)
         if error is not None:
             raise error
+
+    def only_queues(self, op: FrozenOp) -> bool:
+        """Returns whether a collective op only puts work into streams."""
+        # What is found of gradients is read by the host, before it lets any replica write state.
+        watched = op.attrs.get("watch", 0) > 0
+        return self.group.only_queues and op.definition.ref.only_queues and not watched
 
     def watch(self, arrays: Sequence[Array], setting: int) -> Watch | None:
         """Returns what looks for NaN and infinity in gradients; ``None`` if ``setting`` is 0, or -1 where the host would wait."""
@@ -335,7 +374,8 @@ class Collective:
     def __call__(self) -> None:
         """Runs it on all replicas together: each one's thread calls its own."""
         group = self.communicator.group
-        if self.communicator.rank == 0:
+        # Without arrays only the streams meet.
+        if self.communicator.rank == 0 and self.arrays:
             group.calls += 1
             group.moved += sum(a.nbytes for a in self.arrays)
         # Queued work may still write this replica's arrays; peers wait for the event on the device, not on the host.

@@ -22,12 +22,15 @@ class HostTransport:
 
     Args:
         size: Number of places.
+        through_host: Whether the host adds the arrays of devices whose work it does not do otherwise.
     """
 
     rank = 0
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, through_host: bool = False) -> None:
         self.size = size
+        self.only_queues = not through_host
+        self._sum = ordered_sum.HOST_SUM if through_host else ordered_sum.SUM
 
     def shared(self, method: str, elements: int) -> bool:
         if self.size == 1 or method == "gather":
@@ -54,14 +57,14 @@ class HostTransport:
                     made.append((WatchedSum(ordered_sum.add_in_order, rows, targets, watches), ()))
                     continue
                 made += lane.bind_definition(
-                    ordered_sum.SUM, [rows], [[rows[r] for r in targets]], {"in_place": 0 in targets}
+                    self._sum, [rows], [[rows[r] for r in targets]], {"in_place": 0 in targets}
                 )
         return made
 
     def scatter(self, parts: Sequence[Part], mine: int, outs: Sequence[Array]) -> list[Call]:
         device, out = parts[mine].lane.device, outs[mine]
         rows = [device.slice(flattened(device, part.arrays[0]), mine * out.size, out.shape) for part in parts]
-        return parts[mine].lane.bind_definition(ordered_sum.SUM, [rows], [[out]], {"in_place": False})
+        return parts[mine].lane.bind_definition(self._sum, [rows], [[out]], {"in_place": False})
 
     def gather(self, parts: Sequence[Part], mine: int, outs: Sequence[Array | None]) -> list[Call]:
         device, stream, out = parts[mine].lane.device, parts[mine].lane.stream, outs[mine]

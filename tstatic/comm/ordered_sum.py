@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,8 +47,32 @@ def _sum_scratch(parts: Sequence[Meta], targets: Sequence[Meta], *, in_place: bo
     return () if in_place and not dtype.is_low else (Meta(parts[0].shape, dtype.compute),)
 
 
-SUM = OpDef("c_sum", "X* -> Out*", attrs={"in_place": True}, ref=plain(_sum, _sum_scratch))
+def _sum_in_torch(torch: Any, parts: Sequence[Any], *, in_place: bool, device: str, out: Sequence[Any]) -> None:
+    """Adds as :func:`add_in_order` does, with the same bits; parts and targets may be other devices' tensors."""
+    first = parts[0]
+    mine = torch.device(device)
+    here = [part if part.device == mine else part.to(mine, non_blocking=True) for part in parts]
+    low = first.dtype in (torch.float16, torch.bfloat16)
+    if in_place and not low and here[0] is first:
+        total = first
+    else:
+        total = torch.empty(first.shape, dtype=torch.float32 if low else first.dtype, device=mine)
+    left = here[0]
+    if low or len(parts) == 1:
+        # torch would round the sum of two 16-bit numbers to 16 bits, whatever it is written to.
+        left = total.copy_(left)
+    for part in here[1:]:
+        left = torch.add(left, part, out=total)
+    for target in out:
+        if target is not total:
+            target.copy_(total, non_blocking=True)
+
+
+_ATTRS = {"in_place": True}
+SUM = OpDef("c_sum", "X* -> Out*", attrs=_ATTRS, ref=plain(_sum, _sum_scratch), lower=_sum_in_torch)
 """The sum as an op like any other, so that every device can run it on its own arrays."""
+HOST_SUM = OpDef("c_sum", "X* -> Out*", attrs=_ATTRS, ref=plain(_sum, _sum_scratch))
+"""The same sum, which a device of torch leaves to the host."""
 
 
-__all__ = ["SUM", "add_in_order"]
+__all__ = ["HOST_SUM", "SUM", "add_in_order"]

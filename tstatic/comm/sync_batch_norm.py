@@ -164,21 +164,112 @@ def _grad_ref(
     _store(target, dx, data_layout)
 
 
-def _step(name: str, slots: str, ref: Any) -> OpDef:
+# The same in torch, for devices whose values the host does not see: what depends on values is computed there, too.
+def _torch_planes(x: Any, layout: str) -> Any:
+    """Returns ``x`` as ``[images, channels, values]``, in float32 if it has 16 bits."""
+    wide = x.float() if x.element_size() == 2 else x
+    if x.ndim == 2 or is_last(layout):
+        return wide.reshape(-1, math.prod(x.shape[1:-1]), x.shape[-1]).transpose(1, 2)
+    return wide.reshape(x.shape[0], x.shape[1], -1)
+
+
+def _torch_shaped(planes: Any, x: Any, layout: str) -> Any:
+    """Returns planes in the shape and layout of ``x``."""
+    return (planes.transpose(1, 2) if x.ndim == 2 or is_last(layout) else planes).reshape(x.shape)
+
+
+def _torch_moments(torch: Any, x: Any, *, data_layout: str) -> Any:
+    planes = _torch_planes(x, data_layout)
+    count = planes.shape[0] * planes.shape[2]
+    own = torch.zeros(1 + 2 * planes.shape[1], dtype=torch.float64, device=x.device)
+    if count:
+        # By Welford's method, so that float32 does not cancel.
+        variance, mean = torch.var_mean(planes, (0, 2), correction=0)
+        channels = planes.shape[1]
+        own[0].fill_(count)
+        own[1 : 1 + channels].copy_(mean)
+        own[1 + channels :].copy_(variance).mul_(count)
+    return own
+
+
+def _torch_normalized(
+    torch: Any,
+    x: Any,
+    scale: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    momentum_tensor: Any,
+    everyone: Any,
+    *,
+    data_layout: str,
+    epsilon: float,
+    momentum: float,
+    unbiased_variance: bool,
+) -> tuple[Any, ...]:
+    channels = mean.numel()
+    counts, means, squares = everyone[:, :1], everyone[:, 1 : 1 + channels], everyone[:, 1 + channels :]
+    # No number of samples is known to the host; a total of 0 divides by 1 and is left out behind.
+    total = counts.sum()
+    some, divisor = total > 0, total.clamp(min=1.0)
+    merged = (counts * means).sum(0) / divisor
+    spread = (squares + counts * (means - merged) ** 2).sum(0) / divisor
+    center = torch.where(some, merged, mean.double())
+    spread = torch.where(some, spread, variance.double())
+    inverse = (spread + epsilon).rsqrt()
+    planes = _torch_planes(x, data_layout)
+    kind = planes.dtype
+
+    def across(one: Any) -> Any:
+        return one.to(kind)[:, None]
+
+    y = (planes - across(center)) * (across(inverse) if scale is None else across(inverse * scale.double()))
+    if bias is not None:
+        y = y + across(bias)
+    keep = momentum if momentum_tensor is None else momentum_tensor.reshape(-1)[0].double()
+    running = spread * total / (total - 1).clamp(min=1.0) if unbiased_variance else spread
+    new_mean = torch.where(some, mean.double() * keep + center * (1 - keep), mean.double())
+    new_variance = torch.where(some, variance.double() * keep + running * (1 - keep), variance.double())
+    return _torch_shaped(y, x, data_layout), new_mean, new_variance, center, inverse, None
+
+
+def _torch_sums(torch: Any, x: Any, saved_mean: Any, saved_inverse: Any, dy: Any, *, data_layout: str) -> tuple[Any, ...]:
+    source, given = _torch_planes(x, data_layout), _torch_planes(dy, data_layout)
+    normal = (source - saved_mean[:, None]) * saved_inverse[:, None]
+    by_bias = given.sum((0, 2), dtype=torch.float64)
+    by_scale = (given * normal).sum((0, 2), dtype=torch.float64)
+    count = torch.full((1,), float(source.shape[0] * source.shape[2]), dtype=torch.float64, device=x.device)
+    return by_scale, by_bias, torch.cat([by_bias, by_scale, count])
+
+
+def _torch_gradient(
+    torch: Any, x: Any, scale: Any, saved_mean: Any, saved_inverse: Any, dy: Any, sums: Any, *, data_layout: str
+) -> Any:
+    source, given = _torch_planes(x, data_layout), _torch_planes(dy, data_layout)
+    channels = source.shape[1]
+    means = (sums[:-1] / sums[-1].clamp(min=1.0)).to(source.dtype)
+    normal = (source - saved_mean[:, None]) * saved_inverse[:, None]
+    factor = saved_inverse if scale is None else saved_inverse * scale
+    dx = (given - means[:channels, None] - normal * means[channels:, None]) * factor[:, None]
+    return _torch_shaped(dx, x, data_layout)
+
+
+def _step(name: str, slots: str, ref: Any, lower: Any) -> OpDef:
     """Returns the definition of a step, with the op's name for errors."""
-    return OpDef(name, slots, attrs=op_def(name.removeprefix("sync_")).attrs, ref=ref)
+    return OpDef(name, slots, attrs=op_def(name.removeprefix("sync_")).attrs, ref=ref, lower=lower)
 
 
 _NORM, _GRAD = "sync_batch_norm", "sync_batch_norm_grad"
-_MOMENTS = _step(_NORM, "X -> Own", _moments_ref)
+_MOMENTS = _step(_NORM, "X -> Own", _moments_ref, _torch_moments)
 _NORMALIZE = _step(
     _NORM,
     "X, Scale?, Bias?, Mean, Variance, MomentumTensor?, Everyone"
     " -> Y, MeanOut, VarianceOut, SavedMean, SavedVariance, ReserveSpace",
     _normalize_ref,
+    _torch_normalized,
 )
-_SUMS = _step(_GRAD, "X, SavedMean, SavedVariance, Y@GRAD -> Scale@GRAD, Bias@GRAD, Own", _grad_sums_ref)
-_RESULT = _step(_GRAD, "X, Scale?, SavedMean, SavedVariance, Y@GRAD, Sums -> X@GRAD", _grad_ref)
+_SUMS = _step(_GRAD, "X, SavedMean, SavedVariance, Y@GRAD -> Scale@GRAD, Bias@GRAD, Own", _grad_sums_ref, _torch_sums)
+_RESULT = _step(_GRAD, "X, Scale?, SavedMean, SavedVariance, Y@GRAD, Sums -> X@GRAD", _grad_ref, _torch_gradient)
 
 
 def _bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
@@ -230,5 +321,5 @@ def _sync(name: str, ref: Any) -> None:
     )
 
 
-_sync("batch_norm", CollectiveRef(_bind))
-_sync("batch_norm_grad", CollectiveRef(_bind_grad))
+_sync("batch_norm", CollectiveRef(_bind, only_queues=True))
+_sync("batch_norm_grad", CollectiveRef(_bind_grad, only_queues=True))

@@ -74,7 +74,11 @@ class Transport(Protocol):
     Attributes:
         rank: Number of the first member of this process.
         size: Number of members.
+        only_queues: Whether the calls only put work into streams, so that the host waits neither for a device nor for another
+            process.
     """
+
+    only_queues: bool
 
     @property
     def rank(self) -> int: ...

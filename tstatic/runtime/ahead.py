@@ -14,8 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from tstatic import records
+from tstatic.comm.group import Communicator, ReplicaStoppedError
 from tstatic.devices import Device
 from tstatic.devices.base import Event, QueuedWorkError
+from tstatic.forks import away
 from tstatic.ir.rng import kernel_numbers
 from tstatic.logs import get_logger
 from tstatic.plan.plan import Plan
@@ -26,6 +28,7 @@ from tstatic.runtime.checks import StoppedBeforeError
 from tstatic.runtime.commit import Commit, Pending
 from tstatic.runtime.failures import raise_failure
 from tstatic.runtime.fetch import room
+from tstatic.runtime.in_flight import InFlight
 from tstatic.runtime.interrupt import Writing
 from tstatic.runtime.learning_rate import LateRates, Rates
 from tstatic.runtime.scope import Scope
@@ -47,6 +50,7 @@ class Runner(User, Protocol):
     device: Device
     seed: int
     uid: int
+    communicator: Communicator | None
     setting: Setting
     bound: Binding | None
     commit: Commit
@@ -68,6 +72,7 @@ class Step:
     """A run that was queued.
 
     Attributes:
+        before: How many runs came before, where replicas share the count; ``None``: the scope knows.
         ended: Reached when its work is done; ``None`` if the run was over when its call returned.
         rated: Whether it wrote learning rates.
         on_device: Whether its results are the device's.
@@ -78,6 +83,7 @@ class Step:
     """
 
     __slots__ = (
+        "before",
         "ended",
         "epoch",
         "error",
@@ -95,6 +101,7 @@ class Step:
 
     def __init__(self, slot: int = 0, ended: Event | None = None, epoch: int = 0, iterations: int = 1) -> None:
         self.slot = slot
+        self.before: int | None = None
         self.ended = ended
         self.epoch = epoch
         self.iterations = iterations
@@ -149,7 +156,8 @@ class RunsAhead:
     def __init__(self, session: Runner) -> None:
         self.ended = session.setting.ended
         self._session = session
-        self._in_flight = session.scope.in_flight
+        # Replicas wait for each other while they queue a step, and none leaves one in flight.
+        self._in_flight = session.scope.in_flight if session.communicator is None else InFlight()
         self._ended = [session.device.event() for _ in range(MOST)]
         self._rates: LateRates | None = None
         self.steps: deque[Step] = deque()
@@ -159,6 +167,8 @@ class RunsAhead:
         """Returns why a run cannot stay in flight when its call returns; empty if it can."""
         if not bound.undecided:
             return "the host decides on the update, or does work of its own"
+        if self._session.communicator is not None:
+            return "the replicas' threads meet in each step"
         if bound.whole is not None and not bound.whole.unbroken:
             # Blocks of torch's memory are freed behind a run, too: only work of one graph begins behind all that reads them.
             return "the host has a part in the step"
@@ -249,6 +259,9 @@ class RunsAhead:
         """Queues the copies of what the run is given."""
         session = self._session
         assert bound.staged is not None
+        if session.communicator is not None:
+            # Before the replicas meet: the first that learns of its results counts the step for all.
+            step.before = self._count_before(step)
         bound.staged.send(feeds, step.slot)
         if (bound.keys or bound.staged_numbers is not None) and not self.steps:
             # With steps in flight the host does not know how many of them will count: the device does.
@@ -264,6 +277,8 @@ class RunsAhead:
 
     def _count_before(self, step: Step) -> int:
         """Returns how many runs of the program are known to have come before a step."""
+        if step.before is not None:
+            return step.before
         session = self._session
         begun, count = session.scope.runs.get(session.uid, (step.epoch, 0))
         # `paddle.seed` restarts the count of programs without a seed of their own: they draw the same numbers again.
@@ -308,8 +323,12 @@ class RunsAhead:
             bound.pending = session.commit.pending(session.plan.commits, bound)
         step.pending = bound.pending
         stopped: StoppedBeforeError | None = None
+        if session.communicator is not None:
+            # All replicas of the process queue their updates, or none does.
+            away(session.communicator.meet)
         with session.writing:
-            if session.plan.program.writes:
+            # A parallel step changes all replicas alike.
+            if session.plan.program.writes and session.communicator is None:
                 session.scope.bump_version()
             try:
                 for i in range(iterations):
@@ -422,6 +441,8 @@ class RunsAhead:
     def _refusal(self, bound: Binding, step: Step) -> BaseException | None:
         """Returns the error of the first bad position of a step."""
         checks, session = bound.checks, self._session
+        if checks is not None and checks.refused_elsewhere:
+            return ReplicaStoppedError("this replica stopped because another one refused what it was fed")
         if checks is None or not checks.refuses(step.words):
             return None
         if len(self.steps) > 1:
@@ -443,6 +464,9 @@ class RunsAhead:
             raise_failure(session.setting, bound, "update", raised, session.plan.steps[-1].op)
         except StoppedBeforeError as stopped:
             error = stopped.error
+        except ReplicaStoppedError as failed:
+            # What all replicas wait for before they update did not come.
+            error = failed
         except Exception as failed:
             error = failed
             session.writing.tear(f"a step that {type(failed).__name__} broke off")

@@ -128,8 +128,7 @@ class Binding:
         )  # fmt: skip
         # Before the steps, which bind the checks of what they read.
         self.checks = late_checks(plan, device)
-        alone = not setting.check_numerics and setting.communicator is None
-        self.undecided = alone and may_ask_words(plan, self.checks)
+        self.undecided = not setting.check_numerics and may_ask_words(plan, self.checks, setting.communicator)
         works = self._bind_steps()
         self.own_bytes = sum(work.own_bytes for _, work, *_ in works)
         # After all steps: they share the workspaces, which are as large as the largest need.
@@ -140,7 +139,7 @@ class Binding:
         for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
             self.schedules[region] = self._schedule(region, list(group))
         # Where the host does not wait between the regions, nothing keeps them from being one graph.
-        self.whole = self._whole(works) if self.undecided and works else None
+        self.whole = self._whole(works) if self.undecided and works and setting.communicator is None else None
         self.recorded = RecordedCalls(plan, device, setting.threads, setting.streams, setting.place, self.arrays)
         self.feeds = [(name, self.arrays[name]) for name in plan.program.feeds if name in self.arrays]
         self.open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
@@ -266,7 +265,10 @@ class Binding:
         if late:
             steps = [*self._fences(name), *steps]
             if name == "main" or any(step.how == "dynamic" for step, *_ in works):
-                behind += self.checks.finish(setting.streams[0]) if self.checks is not None and name == "main" else []
+                if self.checks is not None and name == "main":
+                    together = self.undecided and setting.communicator is not None
+                    decide = setting.communicator.deciding if together and setting.communicator is not None else None
+                    behind += self.checks.finish(setting.streams[0], decide)
                 # The host commits only what succeeded, and finds arrays of unknown sizes only when they have been computed.
                 behind += [] if self.undecided else setting.waiting()
         return self._scheduled(steps, searched, behind)

@@ -5,12 +5,13 @@ On a device whose work runs late, positions are checked in front of the op, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tstatic.comm.group import Communicator
 from tstatic.devices import Array, Device
 from tstatic.devices.base import ALIGNED, Memory
 from tstatic.devices.step import BoundStep, HostArray, Stream
@@ -82,10 +83,12 @@ class LateChecks:
     Attributes:
         bad: A truth value in device memory: whether some position of this run is bad; updates ask it. ``None`` where nothing
             is a position.
+        told: The same on the host, behind :meth:`finish` with a decision: whether a position of any replica is bad.
     """
 
     def __init__(self, device: Device, ops: Sequence[FrozenOp], lasting: Sequence[str]) -> None:
         self._device = device
+        self.told: HostArray | None = None
         self._lasting = frozenset(lasting)
         self._checks: dict[tuple[str, Limits], _Check] = {}
         self._memory: list[Memory] = []
@@ -167,13 +170,31 @@ class LateChecks:
                 given[at] = [found.safe if i == place else one for i, one in enumerate(given[at])]
         return given, (calls, read, written)
 
-    def finish(self, stream: Stream) -> list[Call]:
-        """Returns the calls that copy all words to the host and to :attr:`bad`, behind the checks."""
+    def finish(self, stream: Stream, decide: Callable[[Array | None, Stream], list[Call]] | None = None) -> list[Call]:
+        """Returns the calls that copy all words to the host and to :attr:`bad`, behind the checks.
+
+        Args:
+            stream: The stream for the work.
+            decide: Returns calls that tell all replicas of what one of them found (``Communicator.deciding``).
+        """
         if not self._checks:
-            return []
-        found = self._device.any_nonzero(self.words, self.bad, stream)
+            return [] if decide is None else decide(None, stream)
+        device = self._device
+        found = device.any_nonzero(self.words, self.bad, stream)
         # The copy goes to pinned memory, so that it needs no wait of its own: the host reads it when it waits for the results.
-        return [*found, self._device.copying(self._seen[0], self.words, stream)]
+        found.append(device.copying(self._seen[0], self.words, stream))
+        if decide is not None:
+            assert self.bad is not None
+            pinned = device.allocate(ALIGNED, "pinned", "error words")
+            self._memory.append(pinned)
+            self.told = device.view(pinned, 0, Meta((1,), bool_))
+            found += [*decide(self.bad, stream), device.copying(self.told, self.bad, stream)]
+        return found
+
+    @property
+    def refused_elsewhere(self) -> bool:
+        """Whether a position of another replica is bad, so that no replica changed anything; what is copied must be there."""
+        return self.told is not None and bool(self.told[0]) and not self.refuses()
 
     def _add_slot(self) -> None:
         assert self.words is not None
@@ -220,7 +241,7 @@ class LateChecks:
         """Frees the words."""
         for memory in self._memory:
             self._device.free(memory)
-        self._memory, self._checks, self._seen, self.words, self.bad = [], {}, [], None, None
+        self._memory, self._checks, self._seen, self.words, self.bad, self.told = [], {}, [], None, None, None
 
 
 def _entries(op: FrozenOp) -> Iterator[Entry]:
@@ -240,18 +261,28 @@ def late_checks(plan: Plan, device: Device) -> LateChecks | None:
     return LateChecks(device, ops, [v for v in storage if storage[root[v]].kind in ("feed", "const")])
 
 
-def may_ask_words(plan: Plan, checks: LateChecks | None) -> bool:
+def may_ask_words(plan: Plan, checks: LateChecks | None, communicator: Communicator | None = None) -> bool:
     """Returns whether updates may be queued before the host knows of a bad position; they ask the words on the device, if any.
 
-    Otherwise the host waits before them: for sizes and errors that only values decide, and for updates that draw numbers.
+    Otherwise the host waits before them: for sizes and errors that only values decide, for updates that draw numbers, and for
+    collectives that it has a part in.
+
+    Args:
+        plan: The plan.
+        checks: Its checks; ``None`` where the host makes them.
+        communicator: Runs its collectives; ``None`` on one place.
     """
     if checks is None:
         return False
     for step in plan.steps:
         definition = step.op.definition
-        if step.how == "dynamic" or step.op.sub_blocks or definition.objects or definition.collective:
+        if step.how == "dynamic" or step.op.sub_blocks or definition.objects:
             return False
-        if definition.effects and not definition.indices:
+        if definition.collective:
+            # In the update region one replica would wait for another while it writes.
+            if communicator is None or step.region == "update" or not communicator.only_queues(step.op):
+                return False
+        elif definition.effects and not definition.indices:
             return False
         generated = plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
         deaf = checks.words is not None and generated is not None and not generated.asks

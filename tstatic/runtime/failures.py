@@ -46,7 +46,8 @@ def raise_failure(setting: Setting, bound: Binding, region: str, error: BaseExce
         error = error.__cause__ or error
     error = of_op(error, op)
     annotate(error, op)
-    early = any(step.op is op for step in setting.plan.steps if step.region == "main")
+    # Work of a collective's own, which is no step, comes before the update.
+    early = not any(step.op is op for step in setting.plan.steps if step.region == "update")
     # The update was queued behind what failed, so it has not run: no parameter is half written.
     if region != "main" and bound.undecided and early:
         raise StoppedBeforeError(error)

@@ -148,6 +148,7 @@ class Replicas:
         Raises:
             BaseException: The error of the replica that failed; the state is then as before the step.
         """
+        scope.in_flight.settle()
         writes = scope.writes
         self._bind(entry, scope)
         self.running = entry
