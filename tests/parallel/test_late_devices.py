@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +16,8 @@ import tstatic as paddle
 from tests.helpers.gpu import first_gpu
 from tstatic import devices, nn, static
 from tstatic.devices.base import Device
-from tstatic.errors import IndexRangeError
+from tstatic.devices.fake import FakeDevice
+from tstatic.errors import DeviceError, IndexRangeError
 from tstatic.places import CPUPlace, CUDAPlace
 
 Build = Callable[[Any], None]
@@ -134,3 +137,96 @@ def test_replicas_stay_equal_and_learn_as_on_the_cpu(name: str, kind: str) -> No
         first, second = net.values()
     assert first == second
     np.testing.assert_allclose(found, told, rtol=3e-5 if kind != "amp" else 2e-2)
+
+
+class _Planted:
+    """Makes the work of the ``at``-th op that a replica's thread queues fail when it runs."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.replica, self.at, self.seen = -1, -1, 0
+        self.op: Any = None
+        put = FakeDevice._put
+
+        def planted(device: FakeDevice, stream: Any, run: Any, op: Any = None, *rest: Any, **named: Any) -> None:
+            if op is not None and threading.current_thread().name == f"tstatic-replica-{self.replica}":
+                self.seen += 1
+                if self.seen == self.at + 1:
+                    self.op = op
+                    run = self._fail
+            put(device, stream, run, op, *rest, **named)
+
+        patch.setattr(FakeDevice, "_put", planted)
+
+    @staticmethod
+    def _fail() -> None:
+        raise ArithmeticError("deliberate")
+
+    def arm(self, replica: int, at: int) -> None:
+        self.replica, self.at, self.seen, self.op = replica, at, 0, None
+
+
+def _settled() -> Net:
+    """A net whose graphs are captured, so that a planted fault is that of one launch."""
+    net = Net("clip", CPUPlace(), 3)
+    for _ in range(3):
+        net.step()
+    return net
+
+
+@pytest.mark.parametrize("replica", range(3) if os.environ.get("TSTATIC_SOAK") else [1])
+def test_whatever_op_fails_names_its_replica_and_changes_no_replica(
+    replica: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An op of the update excepted: what it wrote is torn, and no run uses it."""
+    planted = _Planted(monkeypatch)
+    with devices.use("fake"):
+        net = _settled()
+        before = net.values()
+        torn, at = 0, 0
+        while True:
+            planted.arm(replica, at)
+            try:
+                net.step()
+            except DeviceError as error:
+                assert "while it wrote parameters" in str(error)
+                assert planted.op.type == "adamw"
+                torn += 1
+                planted.arm(-1, -1)
+                with pytest.raises(DeviceError, match="half written"):
+                    net.step()
+                net = _settled()
+            except ArithmeticError as error:
+                assert planted.op.type != "adamw"
+                # The last to arrive at a collective adds for all.
+                if planted.op.definition.type != "c_sum":
+                    assert f"replica {replica} of 3" in "\n".join(error.__notes__)
+                assert net.values() == before, planted.op.type
+            else:
+                break
+            at += 1
+            planted.arm(-1, -1)
+            net.values()
+        assert planted.op is None, "no op is left that could fail"
+        assert at > 20
+        assert torn
+    planted.arm(-1, -1)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["fake", "gpu"])
+@pytest.mark.parametrize("replica", range(3))
+def test_a_position_that_one_replica_is_fed_is_refused_on_all(name: str, replica: int) -> None:
+    with backend(name) as (_, place):
+        net, like = Net("clip", place, 3), Net("clip", place, 3)
+        net.step()
+        like.step()
+        before = net.values()
+        bad = {key: np.array(value) for key, value in net.feed.items()}
+        bad["y"][ROWS * replica + 1] = 5
+        for _ in range(2):
+            with pytest.raises(IndexRangeError, match=f"replica {replica} of 3|replica: {replica}") as caught:
+                net.step(bad)
+            assert "it changed no variable" in str(caught.value)
+        assert net.values() == before
+        assert np.array_equal(net.step(), like.step()), "the count of runs is as if the refused ones had not been"
+        assert net.values() == like.values()

@@ -27,14 +27,16 @@ class Writing:
         scope: The scope that has the variables, or whose parents have them.
         names: The variables that the block writes completely.
         what: What the block does, for the error: ``a step``, ``a load``.
+        alone: Whether the variables are whole when the block ends well; otherwise :meth:`mend` is called when all blocks have.
     """
 
-    __slots__ = ("names", "scope", "what")
+    __slots__ = ("alone", "names", "scope", "what")
 
-    def __init__(self, scope: Scope, names: Collection[str], what: str) -> None:
+    def __init__(self, scope: Scope, names: Collection[str], what: str, alone: bool = True) -> None:
         self.scope = scope
         self.names = names
         self.what = what
+        self.alone = alone
 
     def __enter__(self) -> None:
         # First: if an exception prevents `__exit__` from running, this entry stays.
@@ -53,12 +55,17 @@ class Writing:
             if error is not None:
                 self.tear(f"{self.what} that {type(error).__name__} broke off")
             # Asked first: in most programs nothing is torn, and every step would look all its variables up.
-            elif self.scope.torn:
-                self.scope._mend(self.names)
+            elif self.alone and self.scope.torn:
+                self.mend()
             # Behind the marks: until they are made, this entry is what tells that the block did not end.
             _open.pop(threading.get_ident(), None)
         finally:
             shield.__exit__()
+
+    def mend(self) -> None:
+        """Removes the marks of the variables, which were all written."""
+        if self.scope.torn:
+            self.scope._mend(self.names)
 
     def tear(self, reason: str) -> None:
         """Marks the variables as possibly half written."""

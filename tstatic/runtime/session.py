@@ -78,7 +78,8 @@ class Session:
         # A startup program (no feeds, writes state) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         # Marks what is written as torn until it is complete, so that an interrupted update is noticed by the next read.
-        self.writing = Writing(scope, plan.program.writes, "a step")
+        # Of several replicas one may fail when another one has written.
+        self.writing = Writing(scope, plan.program.writes, "a step", communicator is None)
         self.ahead = RunsAhead(self) if device.deferred else None
 
     @explained

@@ -164,13 +164,16 @@ class Replicas:
                 # An exchange with some of the processes has the same time-out, and its error names the ranks.
                 later = 0.0 if self.outer is None else LATER
                 with wait_for_writes(scopes):
-                    return self.threads.run(tasks, timeout + later)
+                    results = self.threads.run(tasks, timeout + later)
+                entry.sessions[0].writing.mend()
+                return results
             if exchanges:
                 self._watch(self.outer, entry, feeds, scope, writes)
             try:
                 with self.outer.step(timeout), wait_for_writes(scopes):
                     # The deadline of the process group comes first, because its error names the rank.
                     results = self.threads.run(tasks, timeout + LATER)
+                entry.sessions[0].writing.mend()
                 self.seen[scope] = scope.writes
                 return results
             except BaseException as error:
