@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,9 @@ def _sum_in_torch(torch: Any, parts: Sequence[Any], *, in_place: bool, device: s
             target.copy_(total, non_blocking=True)
 
 
-_ATTRS = {"in_place": True}
-SUM = OpDef("c_sum", "X* -> Out*", attrs=_ATTRS, ref=plain(_sum, _sum_scratch), lower=_sum_in_torch)
+SUM = OpDef("c_sum", "X* -> Out*", attrs={"in_place": True}, ref=plain(_sum, _sum_scratch), lower=_sum_in_torch)
 """The sum as an op like any other, so that every device can run it on its own arrays."""
-HOST_SUM = OpDef("c_sum", "X* -> Out*", attrs=_ATTRS, ref=plain(_sum, _sum_scratch))
+HOST_SUM = replace(SUM, lower=None)
 """The same sum, which a device of torch leaves to the host."""
 
 
