@@ -37,6 +37,8 @@ class GlooTransport:
         peers: The processes.
     """
 
+    own_streams = False
+
     def __init__(self, peers: HostPeers) -> None:
         self.peers = peers
 
