@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.helpers.nccl_rules import RuleError
 from tests.helpers.stream_order import OrderError
 from tstatic import flags
 from tstatic.comm import nccl_proof
+from tstatic.comm.group import Group
 from tstatic.comm.nccl import NcclError
 from tstatic.comm.ordered_sum import add_in_order
 from tstatic.comm.transport import Part
@@ -126,6 +128,49 @@ def test_sixteen_bits_travel_as_such() -> None:
     ranks.world.log.clear()
     ranks.run("sum", [[values("bfloat16", 9, rank)] for rank in range(2)])
     assert ranks.world.log == [("all_reduce", 9, 9, -1)] * 2
+
+
+@COUNT
+def test_replicas_in_their_own_threads_meet_and_sum(size: int) -> None:
+    ranks = Ranks("places", size)
+    group = Group(size, transport=ranks.transports[0])
+    ranks.lanes = [group.communicator(rank, device) for rank, device in enumerate(ranks.devices)]
+
+    def replica(rank: int) -> list[Array]:
+        lane, found = ranks.lanes[rank], []
+        for step in range(3):
+            mine = [ranks.put(rank, values("float32", 5, rank + step)), ranks.put(rank, values("bfloat16", 3, rank))]
+            lane.all_reduce(mine)
+            out = ranks.put(rank, np.zeros((size, 5), np.float32))
+            lane.all_gather(mine[0], out)
+            lane.broadcast(mine[1:], [0])
+            found += [ranks.read(rank, one) for one in (*mine, out)]
+        return found
+
+    with ThreadPoolExecutor(size) as pool:
+        for got in pool.map(replica, range(size)):
+            for step in range(3):
+                total = np.sum([values("float32", 5, rank + step) for rank in range(size)], axis=0)
+                same(got[3 * step], total)
+                same(
+                    got[3 * step + 1],
+                    np.sum([values("bfloat16", 3, r).astype(np.float32) for r in range(size)], axis=0),
+                )
+                same(got[3 * step + 2], [total] * size)
+
+
+def test_processes_sum_through_it_on_behalf_of_their_replicas() -> None:
+    ranks = Ranks("processes", 4)
+
+    def process(rank: int, transport: Any, mine: Any) -> Array:
+        lane = Group(1, transport).communicator(0, ranks.devices[rank])
+        ranks.lanes[rank] = lane
+        array = ranks.put(rank, values("float32", 5, rank))
+        lane.all_reduce([array])
+        return ranks.read(rank, array)
+
+    for got in ranks.each(process):
+        same(got, np.sum([values("float32", 5, rank) for rank in range(4)], axis=0))
 
 
 # ------------------------------------------------------------------------------------------------------------ strict sums
