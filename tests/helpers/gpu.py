@@ -223,8 +223,8 @@ class StandIn(CudaDevice):
 
     cuda: Library
 
-    def __init__(self) -> None:
-        super().__init__(place="cpu", cuda=Library())
+    def __init__(self, index: int = 0, cuda: Library | None = None) -> None:
+        super().__init__(index, "cpu", Library() if cuda is None else cuda)
 
     def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
         graph = self.cuda.capturing

@@ -131,6 +131,7 @@ class RecordingTransport:
             self.inside = GlooTransport(_RecordedPeers(inside.peers, self.tally))
         self.rank, self.size, self.shared, self.abort = inside.rank, inside.size, inside.shared, inside.abort
         self.only_queues = inside.only_queues
+        self.own_streams = inside.own_streams
 
     def _recorded(kind: str) -> Callable[..., list[Call]]:  # type: ignore[misc] # makes methods
         def method(self: RecordingTransport, parts: Sequence[Any], *args: Any) -> list[Call]:

@@ -3,6 +3,7 @@
 * ``group``  collectives between the replicas of one process, which go on between processes
 * ``transport``  the interface of what moves the arrays of devices
 * ``host_transport``, ``gloo_transport``  its members: between the places of a process, and through the host between processes
+* ``nccl_transport``, ``nccl_proof``, ``nccl``  members by NVIDIA's NCCL, what its communicators prove first, and its binding
 * ``ordered_sum``  sums from the first array to the last
 * ``processes``  exchanges of the host's arrays between processes
 * ``launch``, ``rendezvous``  this process's rank, and how processes find each other

@@ -1,4 +1,4 @@
-"""Wraps gloo of torch.distributed in calls that can be polled and abandoned; only this module of comm imports torch."""
+"""Wraps gloo of torch.distributed in calls that can be polled and abandoned; of comm only this module and ``nccl`` import torch."""
 
 from __future__ import annotations
 
@@ -156,8 +156,13 @@ class Store:
         return _torch().distributed.PrefixStore(name, self.table)
 
 
-def bounded(call: Callable[[], T], seconds: float) -> T:
-    """Runs a call into torch, which may block for ever, in a thread of its own.
+def bounded(call: Callable[[], T], seconds: float, name: str = "tstatic-store") -> T:
+    """Runs a call into torch or NCCL, which may block for ever, in a thread.
+
+    Args:
+        call: The call.
+        seconds: Time that it may take.
+        name: Name of the thread.
 
     Raises:
         TimeoutError: If the call has not returned in time; its thread continues until the process ends.
@@ -171,7 +176,7 @@ def bounded(call: Callable[[], T], seconds: float) -> T:
             done.put((None, error))
 
     # A daemon: Python must be able to end while torch hangs.
-    threading.Thread(target=run, name="tstatic-store", daemon=True).start()
+    threading.Thread(target=run, name=name, daemon=True).start()
     try:
         value, error = done.get(timeout=seconds)
     except queue.Empty:

@@ -38,6 +38,7 @@ class GlooTransport:
     """
 
     only_queues = False
+    own_streams = False
 
     def __init__(self, peers: HostPeers) -> None:
         self.peers = peers

@@ -26,6 +26,7 @@ class HostTransport:
     """
 
     rank = 0
+    own_streams = False
 
     def __init__(self, size: int, through_host: bool = False) -> None:
         self.size = size
@@ -45,7 +46,7 @@ class HostTransport:
         divided = self.shared("sum", sum(array.size for array in own))
         number, count = (mine, self.size) if divided else (0, 1)
         made: list[Call] = []
-        for arrays, targets in _joined(lane.device, parts, to):
+        for arrays, targets in joined(lane.device, parts, to):
             # Shares by position in the array, equal on all places: each
             # element is summed by one place, in the order of all.
             low, high = (arrays[0].size * share // count for share in (number, number + 1))
@@ -83,7 +84,7 @@ class HostTransport:
         """Does nothing: work in streams ends by itself, and nothing here waits for another member."""
 
 
-def _joined(
+def joined(
     device: Device, parts: Sequence[Part], to: Sequence[Sequence[int]]
 ) -> list[tuple[list[Array], Sequence[int]]]:
     """Returns few sums that cover all: the flat array of each place, and the places that get the sum.
@@ -98,12 +99,12 @@ def _joined(
             continue
         if done and done[-1][1] == targets:
             # Fewer, longer sums: each costs calls on every place.
-            joined = [device.join(a, b) for a, b in zip(done[-1][0], arrays, strict=True)]
-            if len({0 if one is None else one.size for one in joined}) == 1 and joined[0] is not None:
-                done[-1] = joined, targets
+            longer = [device.join(a, b) for a, b in zip(done[-1][0], arrays, strict=True)]
+            if len({0 if one is None else one.size for one in longer}) == 1 and longer[0] is not None:
+                done[-1] = longer, targets
                 continue
         done.append((arrays, targets))
     return done
 
 
-__all__ = ["HostTransport"]
+__all__ = ["HostTransport", "joined"]

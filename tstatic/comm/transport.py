@@ -69,21 +69,26 @@ class Transport(Protocol):
         parts: Those of the members of this process: of all its places; between processes, of one place that acts for all of them.
         mine: The part in whose lane the calls are made. What is divided (:meth:`shared`) has calls of each place, for its share.
 
-    The caller orders the streams: calls of one place may access the arrays of all parts.
+    The caller orders the streams: calls of one place may access the arrays of all parts, in its lane's stream. With
+    ``own_streams`` they access each part's arrays in the stream of that part's lane alone.
 
     Attributes:
         rank: Number of the first member of this process.
         size: Number of members.
         only_queues: Whether the calls only put work into streams, so that the host waits neither for a device nor for another
             process.
+        own_streams: Whether a part's arrays are accessed in its own lane's stream only: then what a place queues behind a
+            collective need not wait for the other places' streams.
     """
-
-    only_queues: bool
 
     @property
     def rank(self) -> int: ...
     @property
     def size(self) -> int: ...
+    @property
+    def only_queues(self) -> bool: ...
+    @property
+    def own_streams(self) -> bool: ...
 
     def shared(self, method: str, elements: int) -> bool:
         """Returns whether each place makes calls for its share of the work; otherwise those of one place do all of it.
