@@ -236,6 +236,17 @@ _FLAGS = (
         check=_one_of("auto", "off", "check"),
     ),
     Flag(
+        "FLAGS_collectives",
+        str,
+        "auto",
+        "What moves values between GPUs: nccl, where each place is a GPU of its own and, of several processes, each has one; gloo "
+        "between processes, through the host's memory; host, which also adds the arrays of the places of a process there; auto: "
+        "nccl where it can be, else the devices themselves in one process and gloo between several. What was chosen, and why, "
+        "stands in explain() and in the log dist. nccl where it cannot be is an error of the first run.",
+        compiled=True,
+        check=_one_of("auto", "nccl", "gloo", "host"),
+    ),
+    Flag(
         "FLAGS_fuse_parameter_memory_size",
         float,
         -1.0,

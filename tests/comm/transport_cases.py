@@ -15,11 +15,11 @@ from tests.helpers.recording_transport import RecordingTransport
 from tests.parallel.golden import Net, Training
 from tests.parallel.test_transport import wide
 from tstatic import devices, distributed, flags, static
+from tstatic.comm import choice
 from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.group import Communicator, Group
 from tstatic.comm.processes import world
 from tstatic.comm.transport import Part
-from tstatic.static import data_parallel
 
 
 def recorded_steps(widths: Sequence[int], places: Sequence[int]) -> None:
@@ -38,7 +38,7 @@ def _recording() -> list[RecordingTransport]:
         made.append(RecordingTransport(GlooTransport(peers)))
         return made[-1]
 
-    data_parallel.GlooTransport = recording  # type: ignore[assignment,misc]
+    choice.GlooTransport = recording  # type: ignore[assignment,misc]
     return made
 
 

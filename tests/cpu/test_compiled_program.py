@@ -167,4 +167,4 @@ def test_a_compilation_says_whether_a_scope_still_fits() -> None:
     scope.var(weight).get_tensor().set(np.ones((8, 4), "f4"))
     assert not made.fits(scope)
     with pytest.raises(FeedError, match="not initialized"):
-        made.bind_scope(static.Scope(), cpu_device(), 1)
+        made.bind_scope(static.Scope(), [cpu_device()], 1)

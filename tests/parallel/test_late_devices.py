@@ -187,19 +187,21 @@ def test_whatever_op_fails_names_its_replica_and_changes_no_replica(
             planted.arm(replica, at)
             try:
                 net.step()
-            except DeviceError as error:
-                assert "while it wrote parameters" in str(error)
+            except DeviceError as raised:
+                told = str(raised)
+                assert "while it wrote parameters" in told
                 assert planted.op.type == "adamw"
                 torn += 1
                 planted.arm(-1, -1)
                 with pytest.raises(DeviceError, match="half written"):
                     net.step()
                 net = _settled()
-            except ArithmeticError as error:
+            except ArithmeticError as raised:
+                told = "\n".join(raised.__notes__)
                 assert planted.op.type != "adamw"
                 # The last to arrive at a collective adds for all.
                 if planted.op.definition.type != "c_sum":
-                    assert f"replica {replica} of 3" in "\n".join(error.__notes__)
+                    assert f"replica {replica} of 3" in told
                 assert net.values() == before, planted.op.type
             else:
                 break

@@ -12,7 +12,7 @@ import tstatic as paddle
 from tests.helpers.recording_transport import RecordingTransport, Tally
 from tests.parallel.golden import Net, Training, strategy
 from tstatic import devices, static
-from tstatic.comm import group
+from tstatic.comm import choice, group
 from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.host_transport import HostTransport
 from tstatic.comm.transport import Part
@@ -37,12 +37,12 @@ def step_of(width: int, places: int, build: Any, monkeypatch: pytest.MonkeyPatch
     """What the second step of a training was counted to do, and the parameters after it."""
     tallies: list[Tally] = []
 
-    def recording(size: int) -> RecordingTransport:
-        made = RecordingTransport(HostTransport(size))
+    def recording(size: int, through_host: bool) -> RecordingTransport:
+        made = RecordingTransport(HostTransport(size, through_host))
         tallies.append(made.tally)
         return made
 
-    monkeypatch.setattr(group, "HostTransport", recording)
+    monkeypatch.setattr(choice, "HostTransport", recording)
     training = Training(wide(width), places, build)
     feed = {"X": np.linspace(-1, 1, 64 * 2 * places, dtype=np.float32).reshape(2 * places, 64)}
     training.step(feed)

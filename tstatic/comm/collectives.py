@@ -17,15 +17,13 @@ class CollectiveRef(Ref):
 
     Args:
         binder: ``(inputs, outputs, attrs, communicator) -> calls``; arrays are those of the communicator's device.
-        only_queues: Whether its calls only put work into streams, where the group's transports do.
+        only_queues: As of :class:`Ref`.
     """
 
     attrs = None
     takes = frozenset({"group"})
 
-    def __init__(
-        self, binder: Callable[[Slots, Slots, Attrs, Communicator], Calls], only_queues: bool = False
-    ) -> None:
+    def __init__(self, binder: Callable[[Slots, Slots, Attrs, Communicator], Calls], only_queues: bool = False) -> None:
         self.binder = binder
         self.functions = (binder,)
         self.only_queues = only_queues

@@ -15,7 +15,7 @@ from tstatic.comm.host_transport import HostTransport
 from tstatic.comm.transport import Part, ProcessTransport, Transport, flattened
 from tstatic.devices import HOST, Array, Device
 from tstatic.devices.base import Event, Memory, MemoryKind
-from tstatic.devices.step import BoundStep, Workspace
+from tstatic.devices.step import BoundStep, Stream, Workspace
 from tstatic.errors import RankFailedError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
@@ -55,6 +55,8 @@ class Group:
 
     Attributes:
         across: Whether the other processes run this step, too; not for a program that does not exchange values.
+        ended: Returns when a function says that a step has ended and all processes have queued it; ``None``: they agree before
+            each update.
         calls, moved: Number of collectives so far, and the bytes that one replica sent in them.
         waiting: Replicas that wait for the others inside a collective.
         findings: For each replica, what its gradients of this step were found to hold.
@@ -71,6 +73,7 @@ class Group:
         self._count = 0
         self._error: BaseException | None = None
         self.across = outer is not None
+        self.ended: Callable[[Callable[[], bool]], None] | None = None
         self.calls = 0
         self.moved = 0
         self.waiting: set[int] = set()
@@ -274,6 +277,19 @@ class Communicator:
         """
         self.group.rendezvous(self.rank, "update")
 
+    def finish(self, event: Event) -> None:
+        """Returns when the device has reached an event, behind the step that the replica queued.
+
+        Raises:
+            QueuedWorkError: If work before it failed.
+            RankFailedError: If another process failed, or did not queue the step.
+        """
+        ended = self.group.ended if self.group.across else None
+        if ended is not None:
+            # Asked again and again, so that a process that waits for a failed one learns of it.
+            ended(lambda: self.device.reached(event))
+        self.device.finish(event)
+
     def deciding(self, bad: Array | None, stream: Stream) -> list[Call]:
         """Returns calls that make a truth value hold on all replicas where it holds on one, between two works of a stream.
 
@@ -405,7 +421,7 @@ class Collective:
         if tokens != self._bound_to:
             self._calls, self._bound_to, self._outside = self.calls(peers), tokens, None
         # Waits before the work, the event behind it: peers' streams go on when it is recorded.
-        self._wait([peer.ready for peer in peers])
+        self._wait([] if self.transport.own_streams else [peer.ready for peer in peers])
         for function, args in self._calls:
             function(*args)
         self.device.record(self.done, self.stream)
@@ -438,7 +454,7 @@ class Collective:
         """Ends the collective with the work in this replica's stream."""
         self.device.record(self.done, self.stream)
         for peer in peers:
-            peer.ends = [self.done]
+            peer.ends = [] if self.transport.own_streams else [self.done]
 
     def _wait(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -261,7 +261,8 @@ class NcclTransport:
 
     def sum(self, parts: Sequence[Part], mine: int, roots: Sequence[int] | None = None, block: int = 0) -> list[Call]:
         """Sums array ``i`` over the members, in place; ``block`` has no effect: NCCL knows the machines and their links."""
-        if flags.numerics() == "strict":
+        # Of truth values the sum is whether one holds; NCCL has no such type.
+        if flags.numerics() == "strict" or any(array.dtype == np.bool_ for array in parts[0].arrays):
             return self.sum_in_order(parts, roots)
         return self.sum_by_nccl(parts, roots)
 

@@ -41,6 +41,7 @@ class Processes:
     Attributes:
         rank: Number of this process.
         size: Number of processes.
+        host: Address at which the others reach this machine.
         calls: Number of collectives so far.
         moved: Bytes that this rank sent in collectives of arrays.
 
@@ -75,6 +76,7 @@ class Processes:
                 lambda rank, text: monitor.accuse(rank, "double", text),
                 lambda: monitor.accused or monitor.verdict is not None or bool(monitor.failed),
             )
+        self.host = mesh.host
         self._levels = Hierarchy(store, self.rank, self.size, mesh.host, self._wait)
         self.check_same(version.__version__, "tstatic version")
         exits.guard(self.monitor, self.close)
@@ -182,9 +184,29 @@ class Processes:
         Raises:
             RankFailedError: If a rank failed, did not arrive, or ran other collectives.
         """
+        mine = self._mine()
+        return self._agreed(self.exchange(label, mine if note is None else {**mine, "note": note}))
+
+    def ended(self, reached: Callable[[], bool]) -> None:
+        """Returns when this process's device has ended a step, and all processes have queued it, after the same collectives.
+
+        Nothing waits for the others beyond what the device itself waits for: they have told of the step before it ends.
+
+        Args:
+            reached: Returns whether the device has.
+
+        Raises:
+            RankFailedError: If a rank failed, did not arrive, or ran other collectives.
+        """
+        self._agreed(self.exchange("end of a step", self._mine(), reached))
+
+    def _mine(self) -> dict[str, Any]:
+        """Returns what this process tells the others of its step."""
         changed, self._changed = self._changed, False
-        mine = {"history": self._history, "feed": self.feeds.take(), "changed": changed}
-        found = self.exchange(label, mine if note is None else {**mine, "note": note})
+        return {"history": self._history, "feed": self.feeds.take(), "changed": changed}
+
+    def _agreed(self, found: Sequence[Any]) -> list[Any]:
+        """Compares what all processes told; returns their notes."""
         histories = {rank: str(one["history"]) for rank, one in enumerate(found)}
         odd, _ = odd_ones(histories)
         if odd:
@@ -206,8 +228,8 @@ class Processes:
                 )
                 raise self._refused(f"value of '{name}', which was written between steps,", odd, values, fix)
 
-    def exchange(self, label: str, payload: Any) -> list[Any]:
-        """All-gathers ``payload``, any JSON value; returns the payloads by rank. Does not use gloo.
+    def exchange(self, label: str, payload: Any, ready: Callable[[], bool] = lambda: True) -> list[Any]:
+        """All-gathers ``payload``, any JSON value; returns the payloads by rank, not before ``ready``. Does not use gloo.
 
         Raises:
             RankFailedError: If a rank failed or did not arrive, or is in another exchange.
@@ -216,7 +238,7 @@ class Processes:
             # Messages carry the number of the exchange: a fast rank may already send its next one.
             number = self.monitor.at.number
             self.monitor.say(number, label, payload)
-            self._wait(lambda: self.monitor.heard_all(number))
+            self._wait(lambda: ready() and self.monitor.heard_all(number))
             found = self.monitor.take(number)
             labels = {rank: one["label"] for rank, one in found.items()} | {self.rank: label}
             odd, _ = odd_ones(labels)

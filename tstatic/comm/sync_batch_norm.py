@@ -233,7 +233,9 @@ def _torch_normalized(
     return _torch_shaped(y, x, data_layout), new_mean, new_variance, center, inverse, None
 
 
-def _torch_sums(torch: Any, x: Any, saved_mean: Any, saved_inverse: Any, dy: Any, *, data_layout: str) -> tuple[Any, ...]:
+def _torch_sums(
+    torch: Any, x: Any, saved_mean: Any, saved_inverse: Any, dy: Any, *, data_layout: str
+) -> tuple[Any, ...]:
     source, given = _torch_planes(x, data_layout), _torch_planes(dy, data_layout)
     normal = (source - saved_mean[:, None]) * saved_inverse[:, None]
     by_bias = given.sum((0, 2), dtype=torch.float64)

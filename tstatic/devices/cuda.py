@@ -138,6 +138,12 @@ class CudaDevice(CudaGraphs, TorchDevice):
     def current(self) -> Any:
         return self.cuda.current_stream(self.index)
 
+    @property
+    def identity(self) -> str:
+        """What tells this GPU from the others of the machine, whatever numbers processes give them."""
+        found = getattr(self.cuda.get_device_properties(self.index), "uuid", None)
+        return f"GPU {self.index} of {os.environ.get('CUDA_VISIBLE_DEVICES', 'all')}" if found is None else str(found)
+
     def _tensor(self, value: Any) -> Any:
         """Returns a tensor of an array: of the device, or of the host without a copy."""
         return value.tensor if isinstance(value, TorchArray) else self.wrap(np.asarray(value)).tensor

@@ -35,8 +35,10 @@ class Ref(ABC):
         attrs: Names of the attributes that it may read; ``None`` where it takes them all.
         takes: Which values of :data:`RESERVED` it wants.
         functions: The functions that it is made of, for tools that read their text.
+        only_queues: Of a collective: whether its calls only put work into streams, where those that move its values do.
     """
 
+    only_queues = False
     attrs: frozenset[str] | None = frozenset()
     takes: frozenset[str] = frozenset()
     functions: tuple[Callable[..., Any], ...] = ()

@@ -393,7 +393,10 @@ class RunsAhead:
         # Ctrl-C arrives behind it: what is known of a step and what the scope says of it move together.
         with shield:
             try:
-                device.finish(step.ended)
+                if session.communicator is None:
+                    device.finish(step.ended)
+                else:
+                    away(session.communicator.finish, step.ended)
                 error = self._refusal(bound, step)
             except QueuedWorkError as raised:
                 self._fail(bound, raised)

@@ -483,12 +483,13 @@ class ReplicaScope(Scope):
         assert self.parent is not None
         return self.parent._torn_by(name)
 
-    def fill(self, own: Iterable[str], shared: Iterable[str]) -> None:
+    def fill(self, own: Iterable[str], shared: Iterable[str], device: Device | None = None) -> None:
         """Copies the parent's values that the replica lacks, or all of them if the parent's values changed.
 
         Args:
             own: Variables that the replica has a copy of.
             shared: Variables that are kept in the parent, because only this replica uses them.
+            device: Where the copies of values that lie on a device are to be; ``None``: where they are.
         """
         dropped = [name for name in shared if name in self._vars]
         if dropped:
@@ -506,17 +507,17 @@ class ReplicaScope(Scope):
             if source is None:
                 continue
             array = var.get_tensor().array
-            device = owner_of(source)
-            if (
-                array is not None
-                and array.shape == source.shape
-                and array.dtype == source.dtype
-                and device.holds(array)
-            ):
-                device.copy(array, source)
+            # A value of the host stays there until a plan is bound.
+            there = owner_of(source)
+            to = device if device is not None and isinstance(source, DeviceArray) else there
+            if to is not there:
+                # The copy is ordered with the streams of the one that gets it.
+                there.synchronize()
+            if array is not None and array.shape == source.shape and array.dtype == source.dtype and to.holds(array):
+                to.copy(array, source)
             else:
-                copied = device.empty(source.shape, source.dtype)
-                device.copy(copied, source)
+                copied = to.empty(source.shape, source.dtype)
+                to.copy(copied, source)
                 var.get_tensor().hold(copied)
         if not fresh:
             # Copies that other programs made before are out of date now.

@@ -76,7 +76,7 @@ def for_any_size(
                 program, build, [metas_of(signature)], fetches, scope, kept=kept, device=device, numerics=key.numerics,
                 family=family,
             )  # fmt: skip
-            known = Bound(made, made.bind_scope(scope, device, threads, arenas=cache.arenas(device, None, 1)), None)
+            known = Bound(made, made.bind_scope(scope, [device], threads, arenas=cache.arenas([device], None)), None)
         except TstaticError:
             # A rule that needs sizes to be known; if it is an error in the program, compiling for these sizes says so.
             cache.refuse_any_size(key)

@@ -227,7 +227,7 @@ class Compilation:
     def bind_scope(
         self,
         scope: Scope,
-        device: Device,
+        devices: Sequence[Device],
         threads: int,
         group: Group | None = None,
         rank: int = 0,
@@ -237,7 +237,7 @@ class Compilation:
 
         Args:
             scope: The scope of the persistable variables.
-            device: The device of the places.
+            devices: The device of each replica.
             threads: Number of threads of all replicas together.
             group: The group in which the replicas communicate; ``None`` for a program on one place.
             rank: Rank of this process, so that each replica draws its own random numbers.
@@ -255,10 +255,10 @@ class Compilation:
             for var in one.before.reads:
                 if scope.array(var) is None:
                     raise uninitialised(one.plan, var)
-            if one.plan.kernels and (block := device.compiling()) is not None:
+            if one.plan.kernels and (block := devices[0].compiling()) is not None:
                 with block:
                     timeline.kernels(_compiled_ahead(one.plan))
-        for i, one in enumerate(self.replicas):
+        for i, (one, device) in enumerate(zip(self.replicas, devices, strict=True)):
             sessions.append(
                 Session(
                     one.plan,

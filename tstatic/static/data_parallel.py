@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
@@ -13,10 +13,11 @@ from weakref import WeakKeyDictionary, proxy
 import numpy as np
 
 from tstatic import flags, places
-from tstatic.comm.gloo_transport import GlooTransport
+from tstatic.comm import choice
 from tstatic.comm.group import Group
 from tstatic.comm.processes import Processes, digest
-from tstatic.devices import owner_of
+from tstatic.comm.transport import ProcessTransport
+from tstatic.devices import Device, of_place, owner_of
 from tstatic.errors import PlaceError
 from tstatic.ir.program import Program
 from tstatic.ir.text import shared_text
@@ -72,6 +73,11 @@ def places_of(executor_place: Any, given: Any) -> list[places.Place]:
     return found
 
 
+def joined_by(on: Iterable[places.Place]) -> tuple[tuple[Device, ...], str]:
+    """Returns what replicas on some places depend on, beside the processes: their devices, and what moves their values."""
+    return tuple(map(of_place, on)), choice.asked()
+
+
 def _digest(program: Program, build: BuildStrategy) -> str:
     """Returns a digest of what must be equal in all processes: the program, and the strategy except ``trainer_id``."""
     same = [(p.name, repr(getattr(build, p.name))) for p in type(build).properties() if p.name != "trainer_id"]
@@ -84,17 +90,31 @@ def _held(scope: Scope, names: Iterable[str]) -> list[tuple[str, np.ndarray[Any,
 
 
 class Replicas:
-    """The replicas of one Executor on ``size`` places: their threads, their group, and what they run.
+    """The replicas of one Executor on several places: their threads, their group, and what they run.
 
     Args:
-        size: Number of replicas.
+        devices: The device of each.
         outer: The group of processes; ``None`` for a single process.
+
+    Attributes:
+        choices: What moves values between the places, and between the processes, once that is chosen.
+
+    Raises:
+        TstaticError: If ``FLAGS_collectives`` asks for what cannot be.
     """
 
-    def __init__(self, size: int, outer: Processes | None = None) -> None:
+    def __init__(self, devices: Sequence[Device], outer: Processes | None = None) -> None:
         self.outer = outer
-        self.between = None if outer is None else GlooTransport(outer)
-        self.group = Group(size, self.between)
+        self.devices = tuple(devices)
+        size = len(self.devices)
+        wanted = choice.asked()
+        # A single process has its own reasons; of several, one place each, the processes' say whether NCCL can be.
+        inside = choice.between_places(self.devices, wanted if outer is None or size > 1 else "auto")
+        self.choices = [inside]
+        self.between: ProcessTransport | None = None
+        self.group = Group(size, transport=choice.for_places(self.devices, inside))
+        if size > 1:
+            choice.tell("between the places", inside)
         self.running: Bound | None = None
         self.numbers: WeakKeyDictionary[Scope, dict[int, int]] = WeakKeyDictionary()
         # The scope's count of writes when its values were last equal in all processes.
@@ -110,6 +130,36 @@ class Replicas:
     def rank(self) -> int:
         """Rank of this process."""
         return 0 if self.outer is None else self.outer.rank
+
+    def connect(self) -> None:
+        """Chooses what moves values between the processes, at the first program that they run together.
+
+        Raises:
+            TstaticError: If ``FLAGS_collectives`` asks for what cannot be.
+        """
+        if self.outer is None or len(self.choices) > 1:
+            return
+        wanted = choice.asked()
+        mine = choice.identity(self.devices, self.outer.host) if wanted in ("auto", "nccl") else []
+        whose = self.outer.exchange("choice of collectives", mine)
+        chosen = choice.between_processes(self.devices, wanted, whose)
+        self.between = self.group.outer = choice.for_processes(self.devices, chosen, self.outer)
+        if self.between.only_queues:
+            self.group.ended = self._ended
+        self.choices.append(chosen)
+        choice.tell("between the processes", chosen)
+
+    def _ended(self, reached: Callable[[], bool]) -> None:
+        """Returns when this process's device has ended a step, and the other processes have queued it."""
+        assert self.outer is not None
+        fault = getattr(self.between, "fault", None)
+
+        def looked() -> bool:
+            if fault is not None and (error := fault()) is not None:
+                raise error
+            return reached()
+
+        self.outer.ended(looked)
 
     def _current_op(self, replica: int) -> str:
         return self.running.sessions[replica].current_op() if self.running is not None else ""
@@ -150,10 +200,12 @@ class Replicas:
         """
         scope.in_flight.settle()
         writes = scope.writes
-        self._bind(entry, scope)
-        self.running = entry
         exchanges = entry.compilation.exchanges
         self.group.across = self.outer is not None and (exchanges or entry.compilation.meets)
+        if self.group.across:
+            self.connect()
+        self._bind(entry, scope)
+        self.running = entry
         tasks = [
             partial(session.replay, arrays, iterations) for session, arrays in zip(entry.sessions, feeds, strict=True)
         ]
@@ -181,10 +233,14 @@ class Replicas:
                     self.between.abort(error)
                 raise
 
-    def _settings(self, entry: Bound) -> contextlib.AbstractContextManager[None]:
+    def _settings(self, entry: Bound) -> contextlib.AbstractContextManager[Any]:
         """Returns the block in which all sessions run."""
-        first, sets = entry.sessions[0], [session.stream_set for session in entry.sessions]
-        return first.device.settings(first.setting.threads, sets)(False)
+        block = contextlib.ExitStack()
+        for device in dict.fromkeys(self.devices):
+            mine = [session for session in entry.sessions if session.device is device]
+            sets = [session.stream_set for session in mine]
+            block.enter_context(device.settings(mine[0].setting.threads, sets)(False))
+        return block
 
     def _bind(self, entry: Bound, scope: Scope) -> None:
         """Updates the replicas' copies of variables, and binds the sessions whose storage changed."""
@@ -192,7 +248,7 @@ class Replicas:
         for replica, (copied, exclusive) in enumerate(zip(made.copied, made.exclusive, strict=True)):
             where = scope.replica(replica)
             if isinstance(where, ReplicaScope):
-                where.fill(copied, exclusive)
+                where.fill(copied, exclusive, self.devices[replica])
         # Binding moves state into flat buffers, which may make sessions stale that were bound before.
         while any(session.stale() for session in entry.sessions):
             for session in entry.sessions:

@@ -40,7 +40,7 @@ from tstatic.shortage import out_of_memory
 from tstatic.static.any_size import for_any_size
 from tstatic.static.compile import Compilation, Key, compile_program, distribution
 from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
-from tstatic.static.data_parallel import Replicas, places_of
+from tstatic.static.data_parallel import Replicas, joined_by, places_of
 from tstatic.static.dot import write_graphs
 from tstatic.static.from_dataset import FetchHandler, run_batches
 from tstatic.static.ledger import CompileRecord, PlansInUse
@@ -100,7 +100,7 @@ class Executor:
         # One more for each depth at which a Python function in a program runs programs: whoever runs keeps its plan and arena.
         self._inner: list[CompileCache] = []
         self._depth = 0
-        self._replicas: dict[int, Replicas] = {}
+        self._replicas: dict[tuple[tuple[Device, ...], str], Replicas] = {}
         self._readers: dict[tuple[int, int, tuple[str, ...]], FeedReader] = {}
         self._lock = rlock()
         self._closed = False
@@ -250,7 +250,7 @@ class Executor:
                 if replicas is not None and replicas.outer is None and isinstance(place, tuple):
                     fed = fed_places(base, feed, len(place))
                     if fed < len(place):
-                        place, replicas = place[:fed], self._join(fed, settings.build)
+                        place, replicas = place[:fed], self._join(place[:fed], settings.build)
                 feeds, signatures, fetched = self._read(base, feed, names, replicas, device)
                 count = len(names)
                 lods: list[tuple[str, ...]] = [()] * count
@@ -369,21 +369,22 @@ class Executor:
         if settings.parallel:
             found = tuple(places_of(self.place, settings.places))
             # Connects before the feed is read, so that the other processes learn of a rejected feed.
-            return found, self._replicas.get(len(found)) or self._join(len(found), settings.build)
+            return found, self._replicas.get(joined_by(found)) or self._join(found, settings.build)
         # Most programs run on the CPU, which always exists.
         return self.place if type(self.place) is CPUPlace else places.resolve(self.place), None
 
-    def _join(self, size: int, build: BuildStrategy) -> Replicas:
-        """Returns the replicas on ``size`` places, in the process group that the launcher and the strategy agree on."""
+    def _join(self, on: tuple[Place, ...], build: BuildStrategy) -> Replicas:
+        """Returns the replicas on some places, in the process group that the launcher and the strategy agree on."""
         launch.resolve_process(build)
         outer = world()
-        found = self._replicas.get(size)
+        key = joined_by(on)
+        found = self._replicas.get(key)
         if found is None or found.outer is not outer:
             if found is not None:
                 found.close()
                 for cache in (self._cache, *self._inner):
                     cache.forget(found.group)
-            found = self._replicas[size] = Replicas(size, outer)
+            found = self._replicas[key] = Replicas(key[0], outer)
         return found
 
     def _read(
@@ -429,7 +430,8 @@ class Executor:
             entry = for_any_size(cache, key, program, build, names, kept, scope, threads)
         if replicas is not None:
             # Joins again: the process group may have changed.
-            replicas = self._join(len(feeds), build)
+            assert isinstance(key.place, tuple)
+            replicas = self._join(key.place, build)
             group, rank = replicas.group, replicas.rank
             processes = None if replicas.outer is None else replicas.outer.launch
             how = distribution(build, len(feeds), processes, settings.bucket_megabytes)
@@ -449,9 +451,10 @@ class Executor:
             )
             if not rank:
                 write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
-            arenas = cache.arenas(key.device, group, len(made.replicas))
+            devices = [key.device] if replicas is None else replicas.devices
+            arenas = cache.arenas(devices, group)
             kept_feeds = fed_state(program, feeds[0], made.first.before.writes)
-            entry = Bound(made, made.bind_scope(scope, key.device, threads, group, rank, arenas), group, kept_feeds)
+            entry = Bound(made, made.bind_scope(scope, devices, threads, group, rank, arenas), group, kept_feeds)
         if replicas is not None:
             replicas.agree(entry.compilation, build, scope)
         record = cache.add(key, entry, time.perf_counter() - start)

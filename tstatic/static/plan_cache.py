@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from logging import INFO
@@ -202,9 +202,9 @@ class CompileCache:
         """Returns whether that was recorded."""
         return self._relatives[self._family_key(key)].refuses
 
-    def arenas(self, device: Device, group: Group | None, count: int) -> list[Arenas]:
-        """Returns the memory that the plans of each of ``count`` replicas share."""
-        return [self._arenas.setdefault((id(group), device, i), Arenas(device)) for i in range(count)]
+    def arenas(self, devices: Sequence[Device], group: Group | None) -> list[Arenas]:
+        """Returns the memory that the plans of each replica share, one on each of the devices."""
+        return [self._arenas.setdefault((id(group), one, i), Arenas(one)) for i, one in enumerate(devices)]
 
     def add(self, key: Key, entry: Bound, seconds: float) -> CompileRecord:
         """Adds an entry, logs and records the time of the compilation and the parts of the key that differ from the nearest one."""
