@@ -204,17 +204,17 @@ def test_a_captured_sum_reads_what_the_arrays_have_at_each_launch() -> None:
 
     def work(rank: int, transport: Any, mine: Any) -> list[list[float]]:
         transport.connect()
-        lane = ranks.lanes[rank]
+        lane, device = ranks.lanes[rank], ranks.devices[rank]
         part = ranks.part(rank, [np.zeros(3, np.float32)])
         calls = transport.sum([part], 0)
-        token = lane.device.begin_capture([lane.stream])
+        token = device.begin_capture([lane.stream])
         for function, arguments in calls:
             function(*arguments)
-        graph = lane.device.end_capture(token)
+        graph = device.end_capture(token)
         found = []
         for step in range(3):
-            lane.device.from_host(part.arrays[0], np.full(3, step + rank, np.float32), lane.stream)
-            lane.device.launch_graph(graph, lane.stream)
+            device.from_host(part.arrays[0], np.full(3, step + rank, np.float32), lane.stream)
+            device.launch_graph(graph, lane.stream)
             found.append(ranks.read(rank, part.arrays[0]).tolist())
         return found
 
@@ -361,7 +361,7 @@ FAULTS: dict[str, tuple[Any, type[BaseException], str]] = {
 
 
 def exercise(ranks: Ranks) -> None:
-    given = [[np.ones(3, np.float32), np.ones(5, np.float16)]] * ranks.size
+    given: list[list[Array]] = [[np.ones(3, np.float32), np.ones(5, np.float16)]] * ranks.size
     ranks.run("sum", given)
     ranks.run("sum", given, [0, 1])
 

@@ -95,7 +95,8 @@ class WithoutEvent(Planted):
 class BytesForElements(Planted):
     """The count of 16-bit sums is that of their bytes, on all ranks."""
 
-    def reducing(self, name: str, send: int, receive: int, count: int, dtype: int, *rest: int) -> None:
+    def reducing(self, name: str, *arguments: int) -> None:
+        send, receive, count, dtype, *rest = arguments
         low = dtype in (TYPES["float16"], TYPES["bfloat16"])
         super().reducing(name, send, receive, 2 * count if low else count, dtype, *rest)
 
@@ -103,7 +104,8 @@ class BytesForElements(Planted):
 class EvenCount(Planted):
     """One rank rounds the count of 16-bit sums."""
 
-    def reducing(self, name: str, send: int, receive: int, count: int, dtype: int, *rest: int) -> None:
+    def reducing(self, name: str, *arguments: int) -> None:
+        send, receive, count, dtype, *rest = arguments
         low = dtype in (TYPES["float16"], TYPES["bfloat16"]) and rest[-2] == self.odd
         super().reducing(name, send, receive, count // 2 * 2 if low else count, dtype, *rest)
 
