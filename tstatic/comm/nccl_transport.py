@@ -255,6 +255,22 @@ class NcclTransport:
         return made
 
     # ------------------------------------------------------------------------------------------------------- collectives
+    def _begin(self, parts: Sequence[Part]) -> None:
+        """Connects the members, before work of theirs is bound.
+
+        Raises:
+            DeviceError: If a part is on another device than its communicator.
+        """
+        self.connect()
+        for number, (part, device) in enumerate(zip(parts, self.devices, strict=True)):
+            if part.lane.device.name != device.name:
+                raise DeviceError(
+                    f"a communicator of NCCL belongs to one GPU, and part {number} is on another one",
+                    expected=device.name,
+                    received=part.lane.device.name,
+                    fix=f"set FLAGS_collectives={self._instead}, or run one process for each GPU",
+                )
+
     def shared(self, method: str, elements: int) -> bool:
         return False
 
@@ -269,8 +285,9 @@ class NcclTransport:
 
         Raises:
             DTypeError: If NCCL cannot add values of an array's dtype.
+            DeviceError: If a part is not on the device of its communicator.
         """
-        self.connect()
+        self._begin(parts)
         works = []
         to = [
             range(self.size) if roots is None else range(root, root + 1) for root in roots or [0] * len(parts[0].arrays)
@@ -287,7 +304,7 @@ class NcclTransport:
 
     def sum_in_order(self, parts: Sequence[Part], roots: Sequence[int] | None = None) -> list[Call]:
         """Returns the calls of :meth:`sum` in the order of the members."""
-        self.connect()
+        self._begin(parts)
         works: list[_Work] = []
         sums: list[Call] = []
         for i, array in enumerate(parts[0].arrays):
@@ -305,7 +322,7 @@ class NcclTransport:
         return self._calls(works) + sums
 
     def scatter(self, parts: Sequence[Part], mine: int, outs: Sequence[Array]) -> list[Call]:
-        self.connect()
+        self._begin(parts)
         if flags.numerics() == "strict":
             rows = [part.lane.buffer((self.size, out.size), out.dtype) for part, out in zip(parts, outs, strict=True)]
             made = self._calls(self._exchanging(parts, rows)) if outs[0].size else []
@@ -321,14 +338,14 @@ class NcclTransport:
         return self._calls(works)
 
     def gather(self, parts: Sequence[Part], mine: int, outs: Sequence[Array | None]) -> list[Call]:
-        self.connect()
+        self._begin(parts)
         receivers: Iterable[int] = range(self.size)
         if len(parts) == self.size:  # otherwise the others are other processes, each of which gets all
             receivers = [number for number, out in enumerate(outs) if out is not None]
         return self._calls(self._gathering(parts, [part.arrays[0] for part in parts], outs, receivers))
 
     def send(self, parts: Sequence[Part], mine: int, roots: Sequence[int]) -> list[Call]:
-        self.connect()
+        self._begin(parts)
         works = []
         for arrays, root in self._batches(parts, [range(root, root + 1) for root in roots]):
             for number, array in enumerate(arrays):
@@ -338,7 +355,7 @@ class NcclTransport:
 
     def exchange(self, parts: Sequence[Part], mine: int, outs: Sequence[Array]) -> list[Call]:
         """Sends row ``r`` of each part's first array to member ``r``; stacks what came from each in its ``outs``."""
-        self.connect()
+        self._begin(parts)
         return self._calls(self._exchanging(parts, outs) if outs[0].size else [])
 
     def _gathering(
