@@ -37,7 +37,7 @@ _SUM = 0
 """The reduction (``ncclRedOp_t``)."""
 
 _SUCCESS, _IN_PROGRESS = 0, 7
-"""Results that are no errors (``ncclResult_t``)."""
+"""Success, and work that has begun (``ncclResult_t``)."""
 
 _NAME = "libnccl.so.2"
 
