@@ -357,6 +357,18 @@ def test_the_proof_ends_when_a_collective_does_not(how: str, monkeypatch: pytest
     assert {one.ended for one in ranks.world.comms.values()} == {"aborted"}
 
 
+def test_ranks_that_are_not_connected_in_time_all_say_so() -> None:
+    flags.set_flags({"FLAGS_step_timeout_s": 0.5})
+    told = threading.Event()
+    ranks = Ranks("processes", 2, lambda library: nccl_faults.ComesLate(library, told))
+    with pytest.raises(DeviceError, match="before the first step") as caught:
+        ranks.run("sum", [[np.ones(3, np.int8)]] * 2)
+    assert caught.value.received == "rank 0 of 2: 2 ranks were not connected within 0.5 s"
+    # A communicator that comes too late is not kept.
+    told.set()
+    ranks.wait_until(lambda: [one.ended for one in ranks.world.comms.values()] == ["aborted"] * 2)
+
+
 def test_the_proof_takes_a_bucket_of_four_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     ranks = Ranks("places", 2)
