@@ -15,7 +15,9 @@ from tests.helpers.nccl_rules import RuleError
 from tests.helpers.stream_order import OrderError
 from tstatic import flags
 from tstatic.comm import nccl_proof
+from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.group import Group
+from tstatic.comm.host_transport import HostTransport
 from tstatic.comm.nccl import NcclError
 from tstatic.comm.ordered_sum import add_in_order
 from tstatic.comm.transport import Part
@@ -28,7 +30,7 @@ SUMMED = sorted(set(DTYPES) - {"bool", "int16"})
 SIZES = [0, 1, 7]
 
 HOW = pytest.mark.parametrize("how", ["places", "processes"])
-COUNT = pytest.mark.parametrize("size", [2, 4, 8])
+COUNT = pytest.mark.parametrize("size", [1, 2, 4, 8])
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +108,22 @@ def test_what_nccl_cannot_add(how: str, name: str) -> None:
         Ranks(how, 2).run("sum", [[values(name, 3, rank)] for rank in range(2)])
 
 
+@HOW
+def test_a_part_on_the_device_of_another_communicator_is_refused(how: str) -> None:
+    ranks = Ranks(how, 2)
+    ranks.each(lambda _, transport, mine: transport.connect())
+    parts = [ranks.part(rank, [np.ones(3, np.float32)]) for rank in (1, 0)]
+    with pytest.raises(DeviceError, match="belongs to one GPU") as caught:
+        ranks.transports[0].sum(parts if how == "places" else parts[:1], 0)
+    assert (caught.value.expected, caught.value.received) == ("gpu", "gpu:1")
+
+
+def test_only_nccl_keeps_each_part_in_its_own_stream() -> None:
+    assert all(one.own_streams for one in Ranks("processes", 1).transports)
+    assert not HostTransport(2).own_streams
+    assert not GlooTransport.own_streams
+
+
 def test_adjacent_arrays_of_places_are_summed_as_one() -> None:
     ranks = Ranks("places", 2)
     ranks.transports[0].connect()
@@ -163,7 +181,7 @@ def test_processes_sum_through_it_on_behalf_of_their_replicas() -> None:
     ranks = Ranks("processes", 4)
 
     def process(rank: int, transport: Any, mine: Any) -> Array:
-        lane = Group(1, transport).communicator(0, ranks.devices[rank])
+        lane = Group(1, ranks.outers[rank]).communicator(0, ranks.devices[rank])
         ranks.lanes[rank] = lane
         array = ranks.put(rank, values("float32", 5, rank))
         lane.all_reduce([array])
@@ -189,9 +207,9 @@ def test_strict_sums_have_the_bits_of_the_host(how: str, size: int, name: str) -
     for got in ranks.run("sum", given):
         assert [one.tobytes() for one in got] == [one.tobytes() for one in totals]
     # The stand-in adds from the last to the first: the test above could not tell the ways apart otherwise.
-    assert size == 2 or by_nccl[0][0].tobytes() != totals[0].tobytes()
-    for rank, got in enumerate(ranks.run("sum", given, [1, 0])):
-        assert got[0].tobytes() == (totals[0] if rank == 1 else given[rank][0]).tobytes()
+    assert size < 3 or by_nccl[0][0].tobytes() != totals[0].tobytes()
+    for rank, got in enumerate(ranks.run("sum", given, [size - 1, 0])):
+        assert got[0].tobytes() == (totals[0] if rank == size - 1 else given[rank][0]).tobytes()
         assert got[1].tobytes() == (totals[1] if rank == 0 else given[rank][1]).tobytes()
     rows = [[np.resize(one[0], (size, 301))] for one in given]
     for got in ranks.run("scatter", rows, out=[one[0] for one in given]):
@@ -204,17 +222,17 @@ def test_a_captured_sum_reads_what_the_arrays_have_at_each_launch() -> None:
 
     def work(rank: int, transport: Any, mine: Any) -> list[list[float]]:
         transport.connect()
-        lane = ranks.lanes[rank]
+        lane, device = ranks.lanes[rank], ranks.devices[rank]
         part = ranks.part(rank, [np.zeros(3, np.float32)])
         calls = transport.sum([part], 0)
-        token = lane.device.begin_capture([lane.stream])
+        token = device.begin_capture([lane.stream])
         for function, arguments in calls:
             function(*arguments)
-        graph = lane.device.end_capture(token)
+        graph = device.end_capture(token)
         found = []
         for step in range(3):
-            lane.device.from_host(part.arrays[0], np.full(3, step + rank, np.float32), lane.stream)
-            lane.device.launch_graph(graph, lane.stream)
+            device.from_host(part.arrays[0], np.full(3, step + rank, np.float32), lane.stream)
+            device.launch_graph(graph, lane.stream)
             found.append(ranks.read(rank, part.arrays[0]).tolist())
         return found
 
@@ -339,6 +357,18 @@ def test_the_proof_ends_when_a_collective_does_not(how: str, monkeypatch: pytest
     assert {one.ended for one in ranks.world.comms.values()} == {"aborted"}
 
 
+def test_ranks_that_are_not_connected_in_time_all_say_so() -> None:
+    flags.set_flags({"FLAGS_step_timeout_s": 0.5})
+    told = threading.Event()
+    ranks = Ranks("processes", 2, lambda library: nccl_faults.ComesLate(library, told))
+    with pytest.raises(DeviceError, match="before the first step") as caught:
+        ranks.run("sum", [[np.ones(3, np.int8)]] * 2)
+    assert caught.value.received == "rank 0 of 2: 2 ranks were not connected within 0.5 s"
+    # A communicator that comes too late is not kept.
+    told.set()
+    ranks.wait_until(lambda: [one.ended for one in ranks.world.comms.values()] == ["aborted"] * 2)
+
+
 def test_the_proof_takes_a_bucket_of_four_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     ranks = Ranks("places", 2)
@@ -361,7 +391,7 @@ FAULTS: dict[str, tuple[Any, type[BaseException], str]] = {
 
 
 def exercise(ranks: Ranks) -> None:
-    given = [[np.ones(3, np.float32), np.ones(5, np.float16)]] * ranks.size
+    given: list[list[Array]] = [[np.ones(3, np.float32), np.ones(5, np.float16)]] * ranks.size
     ranks.run("sum", given)
     ranks.run("sum", given, [0, 1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -94,7 +95,7 @@ class Told(nccl.Nccl):
     """The binding of the library in C, and what that was told."""
 
     def said(self) -> list[str]:
-        self._library.said.restype = nccl.ctypes.c_char_p
+        self._library.said.restype = ctypes.c_char_p
         found: str = self._library.said().decode()
         self._library.forget()
         return found.split(";")[:-1]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tests.helpers.nccl_rules import RuledNccl
+from tests.helpers.patience import HANG
 from tstatic.comm.nccl import TYPES
 
 
@@ -95,7 +96,8 @@ class WithoutEvent(Planted):
 class BytesForElements(Planted):
     """The count of 16-bit sums is that of their bytes, on all ranks."""
 
-    def reducing(self, name: str, send: int, receive: int, count: int, dtype: int, *rest: int) -> None:
+    def reducing(self, name: str, *arguments: int) -> None:
+        send, receive, count, dtype, *rest = arguments
         low = dtype in (TYPES["float16"], TYPES["bfloat16"])
         super().reducing(name, send, receive, 2 * count if low else count, dtype, *rest)
 
@@ -103,7 +105,8 @@ class BytesForElements(Planted):
 class EvenCount(Planted):
     """One rank rounds the count of 16-bit sums."""
 
-    def reducing(self, name: str, send: int, receive: int, count: int, dtype: int, *rest: int) -> None:
+    def reducing(self, name: str, *arguments: int) -> None:
+        send, receive, count, dtype, *rest = arguments
         low = dtype in (TYPES["float16"], TYPES["bfloat16"]) and rest[-2] == self.odd
         super().reducing(name, send, receive, count // 2 * 2 if low else count, dtype, *rest)
 
@@ -166,6 +169,19 @@ class LeftOut(Planted):
     def reducing(self, name: str, *arguments: int) -> None:
         if arguments[-2] != self.odd:
             super().reducing(name, *arguments)
+
+
+class ComesLate(Planted):
+    """Rank 1 does not create its communicator before it is told to."""
+
+    def __init__(self, inside: RuledNccl, told: threading.Event) -> None:
+        super().__init__(inside)
+        self._told = told
+
+    def init_rank(self, size: int, unique_id: bytes, rank: int, device: int) -> int:
+        if rank == 1:
+            assert self._told.wait(HANG)
+        return super().init_rank(size, unique_id, rank, device)
 
 
 class WrongValues(Planted):

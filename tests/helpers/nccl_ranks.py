@@ -15,7 +15,7 @@ from tests.helpers.patience import HANG
 from tests.helpers.stream_order import Order, OrderedGpu
 from tstatic.comm.group import Communicator, Group
 from tstatic.comm.nccl_transport import NcclPlaces, NcclProcesses, NcclTransport
-from tstatic.comm.transport import Part
+from tstatic.comm.transport import Part, ProcessTransport
 from tstatic.errors import RankFailedError, RankNumericsError
 
 Array = np.ndarray[Any, Any]
@@ -79,6 +79,7 @@ class Ranks:
 
     Attributes:
         transports: One for all places, or one for each process.
+        outers: Those of processes.
         lanes: Of each rank.
     """
 
@@ -93,10 +94,12 @@ class Ranks:
             self.transports = [NcclPlaces(self.devices, planted(self.world.process()))]
             self.lanes = [group.communicator(rank, device) for rank, device in enumerate(self.devices)]
         else:
-            self.transports = [
+            outers = [
                 NcclProcesses(ThreadPeers(self.board, range(size), rank), device, planted(self.world.process()))
                 for rank, device in enumerate(self.devices)
             ]
+            self.transports = [*outers]
+            self.outers: Sequence[ProcessTransport] = outers
             self.lanes = [Group(1).communicator(0, device) for device in self.devices]
 
     def each(self, work: Callable[[int, NcclTransport, Sequence[int]], Any]) -> list[Any]:

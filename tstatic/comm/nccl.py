@@ -31,8 +31,14 @@ BYTES = TYPES["uint8"]
 """The number by which values are moved that are not summed: NCCL itself sends them as bytes."""
 
 ID_BYTES = 128
+"""Of a unique id (``NCCL_UNIQUE_ID_BYTES``)."""
+
 _SUM = 0
+"""The reduction (``ncclRedOp_t``)."""
+
 _SUCCESS, _IN_PROGRESS = 0, 7
+"""Success, and work that has begun (``ncclResult_t``)."""
+
 _NAME = "libnccl.so.2"
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tstatic.comm.group import Communicator, Group
 from tstatic.comm.transport import Part
-from tstatic.devices import Array, HostArray
+from tstatic.devices import Array, Device, HostArray
 from tstatic.ir.recording import Call
 from tstatic.ir.types import dtype_of
-
-if TYPE_CHECKING:
-    from tstatic.comm.nccl_transport import NcclTransport
 
 SECONDS = 30.0
 """Time for all of it; it takes well below one where nothing is wrong."""
@@ -27,7 +24,21 @@ _ODD = 4_099
 """Elements of the other sums: a number that no vector of NCCL's kernels divides."""
 
 
-def wrong(transport: NcclTransport) -> str:
+class Tested(Protocol):
+    """A transport, and the members of this process; each method takes the part of each of them, as :class:`Transport`'s."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def devices(self) -> Sequence[Device]: ...
+    def sum_by_nccl(self, parts: Sequence[Part]) -> list[Call]: ...
+    def gather(self, parts: Sequence[Part], mine: int, outs: Sequence[Array]) -> list[Call]: ...
+    def exchange(self, parts: Sequence[Part], mine: int, outs: Sequence[Array]) -> list[Call]: ...
+
+
+def wrong(transport: Tested) -> str:
     """Returns what the communicators got wrong; empty if nothing. All members call it together.
 
     Each process knows what all members send, since values follow from their numbers.
@@ -38,7 +49,7 @@ def wrong(transport: NcclTransport) -> str:
     return next(filter(None, (check(transport, lanes) for check in checks)), "")
 
 
-def _integers(transport: NcclTransport, lanes: Sequence[Communicator]) -> str:
+def _integers(transport: Tested, lanes: Sequence[Communicator]) -> str:
     # Above 2**53: a sum by way of floats would show.
     each = [(1 << 54) + np.arange(_ODD) * (rank + 1) for rank in range(transport.size)]
     parts = _parts(transport, lanes, each)
@@ -47,7 +58,7 @@ def _integers(transport: NcclTransport, lanes: Sequence[Communicator]) -> str:
     return _first_wrong("a sum of int64", parts, [part.arrays[0] for part in parts], [expected] * len(parts))
 
 
-def _order(transport: NcclTransport, lanes: Sequence[Communicator]) -> str:
+def _order(transport: Tested, lanes: Sequence[Communicator]) -> str:
     each = [np.arange(5, dtype=np.int32) + 10 * rank for rank in range(transport.size)]
     parts = _parts(transport, lanes, each)
     outs = [lane.device.upload(np.zeros((transport.size, 5), np.int32)) for lane in lanes]
@@ -55,7 +66,7 @@ def _order(transport: NcclTransport, lanes: Sequence[Communicator]) -> str:
     return _first_wrong("the order of a gather", parts, outs, [np.array(each)] * len(parts))
 
 
-def _exchange(transport: NcclTransport, lanes: Sequence[Communicator]) -> str:
+def _exchange(transport: Tested, lanes: Sequence[Communicator]) -> str:
     """Each pair of members: NCCL connects them for this, and for no sum."""
     size = transport.size
     each = [np.arange(size * 3, dtype=np.int32).reshape(size, 3) + 1000 * rank for rank in range(size)]
@@ -66,7 +77,7 @@ def _exchange(transport: NcclTransport, lanes: Sequence[Communicator]) -> str:
     return _first_wrong("an exchange", parts, outs, expected)
 
 
-def _sixteen_bits(transport: NcclTransport, lanes: Sequence[Communicator]) -> str:
+def _sixteen_bits(transport: Tested, lanes: Sequence[Communicator]) -> str:
     for name in ("float16", "bfloat16"):
         dtype = dtype_of(name).np
         # Exact whatever the order: one member has a number, the others have zeros. Neighbours differ among the members.
@@ -89,7 +100,7 @@ def _sixteen_bits(transport: NcclTransport, lanes: Sequence[Communicator]) -> st
     return ""
 
 
-def _bucket(transport: NcclTransport, lanes: Sequence[Communicator]) -> str:
+def _bucket(transport: Tested, lanes: Sequence[Communicator]) -> str:
     each = (np.random.default_rng(rank).random(BUCKET, np.float32) - np.float32(0.5) for rank in itertools.count())
     total, bound = np.zeros(BUCKET), np.zeros(BUCKET)
     mine = []
@@ -111,7 +122,7 @@ def _bucket(transport: NcclTransport, lanes: Sequence[Communicator]) -> str:
     return ""
 
 
-def _parts(transport: NcclTransport, lanes: Sequence[Communicator], each: Sequence[HostArray]) -> list[Part]:
+def _parts(transport: Tested, lanes: Sequence[Communicator], each: Sequence[HostArray]) -> list[Part]:
     """Returns what the members of this process bring, of what all members bring."""
     return [Part(lane, [lane.device.upload(each[transport.rank + number])]) for number, lane in enumerate(lanes)]
 
@@ -136,4 +147,4 @@ def _first_wrong(what: str, parts: Sequence[Part], arrays: Sequence[Any], expect
     return ""
 
 
-__all__ = ["BUCKET", "SECONDS", "wrong"]
+__all__ = ["BUCKET", "SECONDS", "Tested", "wrong"]

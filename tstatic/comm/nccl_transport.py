@@ -121,35 +121,27 @@ class NcclTransport:
     def connect(self) -> None:
         """Creates the communicators, unless that is done, and makes them prove themselves; all members call it together.
 
-        Binding a collective calls it, so that nobody must; but nothing may be captured meanwhile.
+        Binding a collective calls it, so that nobody must. Called before the first step, it has the step's time-out for itself; and
+        nothing may be captured meanwhile.
 
         Raises:
             NcclError: If NCCL cannot connect the devices.
-            RankFailedError: If another process did not come.
-            DeviceError: If a collective had a wrong result, or did not end.
+            RankFailedError: If another process failed or did not come.
+            DeviceError: If the ranks were not connected in time, a collective had a wrong result, or did not end; on all ranks.
         """
         if self._comms:
             return
-        if getattr(self._of_thread, "proves", False):
+        if getattr(self._of_thread, "tests", False):
             raise self._stopped()  # what it tested was given up
         with self._connecting:
             if self._comms:
                 return
-            patience = float(flags.flag("FLAGS_rendezvous_timeout_s"))
-            create = self.creating()
             try:
-                made = bounded(create, patience, "tstatic-nccl")
-            except TimeoutError:
-                raise RankFailedError(
-                    f"NCCL did not connect {self.size} ranks within {patience:g} s",
-                    expected="all ranks at their first collective",
-                    received=f"this is rank {self.rank}",
-                    fix=f"NCCL_DEBUG=INFO says what NCCL tries; set FLAGS_collectives={self._instead} to do without it",
-                ) from None
-            self._error = None
-            self._comms[:] = made
-            try:
-                self._prove()
+                why = self._create() or self._test()
+                if why:
+                    # Before the others are met: a rank that waits for this one in a collective must come to the meeting, too.
+                    self._stop(None)
+                self._meet(why)
             except BaseException as error:
                 self._stop(error)
                 raise
@@ -158,31 +150,50 @@ class NcclTransport:
                 "NCCL %s (%s) connects %s of %d", self.library.version, self.library.where, names, self.size
             )
 
-    def _prove(self) -> None:
-        seconds = nccl_proof.SECONDS
+    def _create(self) -> str:
+        """Makes the communicators; returns why there are none, or nothing."""
+        patience = float(flags.flag("FLAGS_step_timeout_s"))
+        create, given_up = self.creating(), threading.Event()
 
-        def found_wrong() -> str:
-            self._of_thread.proves = True
+        def created() -> list[int]:
+            made = create()
+            if given_up.is_set():
+                self.library.abort(made)
+            return made
+
+        try:
+            made = bounded(created, patience, "tstatic-nccl")
+        except TimeoutError:
+            given_up.set()
+            return f"{self.size} ranks were not connected within {patience:g} s"
+        self._error = None
+        self._comms[:] = made
+        return ""
+
+    def _test(self) -> str:
+        """Tests the communicators; returns what is wrong, or nothing."""
+
+        def found() -> str:
+            self._of_thread.tests = True
             return nccl_proof.wrong(self)
 
         try:
-            why = bounded(found_wrong, seconds, "tstatic-nccl")
+            return bounded(found, nccl_proof.SECONDS, "tstatic-nccl")
         except TimeoutError:
-            why = f"it did not end within {seconds:g} s"
+            return f"it did not end within {nccl_proof.SECONDS:g} s"
         except (NcclError, RankFailedError) as error:
-            why = f"{error.what}: {error.received}"
-        if why:
-            # Before the others are met: who waits for this one must come to the meeting, too.
-            self._stop(None)
-        notes = self.agree("proof of NCCL", why)
-        bad = [(rank, note) for rank, note in enumerate(notes) if note]
-        if bad:
-            who = f"rank {bad[0][0]} of {len(notes)}: " if len(notes) > 1 else ""
+            return f"{error.what}: {error.received}"
+
+    def _meet(self, why: str) -> None:
+        """Returns if all ranks have working communicators."""
+        notes = self.agree("test of NCCL", why)
+        rank, found = next(((rank, note) for rank, note in enumerate(notes) if note), (0, ""))
+        if found:
             raise DeviceError(
                 f"NCCL {self.library.version} failed its test before the first step",
                 expected="sums, orders and sizes as on the host",
-                received=f"{who}{bad[0][1]}",
-                fix=f"set FLAGS_collectives={self._instead}, which does without NCCL",
+                received=f"rank {rank} of {len(notes)}: {found}" if len(notes) > 1 else found,
+                fix=f"set FLAGS_collectives={self._instead}, which does without NCCL; NCCL_DEBUG=INFO says what NCCL does",
             )
 
     def fault(self) -> RankFailedError | None:
@@ -256,6 +267,22 @@ class NcclTransport:
         return made
 
     # ------------------------------------------------------------------------------------------------------- collectives
+    def _begin(self, parts: Sequence[Part]) -> None:
+        """Connects the members, before work of theirs is bound.
+
+        Raises:
+            DeviceError: If a part is on another device than its communicator.
+        """
+        self.connect()
+        for number, (part, device) in enumerate(zip(parts, self.devices, strict=True)):
+            if part.lane.device.name != device.name:
+                raise DeviceError(
+                    f"a communicator of NCCL belongs to one GPU, and part {number} is on another one",
+                    expected=device.name,
+                    received=part.lane.device.name,
+                    fix=f"set FLAGS_collectives={self._instead}, or run one process for each GPU",
+                )
+
     def shared(self, method: str, elements: int) -> bool:
         return False
 
@@ -271,8 +298,9 @@ class NcclTransport:
 
         Raises:
             DTypeError: If NCCL cannot add values of an array's dtype.
+            DeviceError: If a part is not on the device of its communicator.
         """
-        self.connect()
+        self._begin(parts)
         works = []
         to = [
             range(self.size) if roots is None else range(root, root + 1) for root in roots or [0] * len(parts[0].arrays)
@@ -289,7 +317,7 @@ class NcclTransport:
 
     def sum_in_order(self, parts: Sequence[Part], roots: Sequence[int] | None = None) -> list[Call]:
         """Returns the calls of :meth:`sum` in the order of the members."""
-        self.connect()
+        self._begin(parts)
         works: list[_Work] = []
         sums: list[Call] = []
         for i, array in enumerate(parts[0].arrays):
@@ -307,7 +335,7 @@ class NcclTransport:
         return self._calls(works) + sums
 
     def scatter(self, parts: Sequence[Part], mine: int, outs: Sequence[Array]) -> list[Call]:
-        self.connect()
+        self._begin(parts)
         if flags.numerics() == "strict":
             rows = [part.lane.buffer((self.size, out.size), out.dtype) for part, out in zip(parts, outs, strict=True)]
             made = self._calls(self._exchanging(parts, rows)) if outs[0].size else []
@@ -323,14 +351,14 @@ class NcclTransport:
         return self._calls(works)
 
     def gather(self, parts: Sequence[Part], mine: int, outs: Sequence[Array | None]) -> list[Call]:
-        self.connect()
+        self._begin(parts)
         receivers: Iterable[int] = range(self.size)
         if len(parts) == self.size:  # otherwise the others are other processes, each of which gets all
             receivers = [number for number, out in enumerate(outs) if out is not None]
         return self._calls(self._gathering(parts, [part.arrays[0] for part in parts], outs, receivers))
 
     def send(self, parts: Sequence[Part], mine: int, roots: Sequence[int]) -> list[Call]:
-        self.connect()
+        self._begin(parts)
         works = []
         for arrays, root in self._batches(parts, [range(root, root + 1) for root in roots]):
             for number, array in enumerate(arrays):
@@ -340,7 +368,7 @@ class NcclTransport:
 
     def exchange(self, parts: Sequence[Part], mine: int, outs: Sequence[Array]) -> list[Call]:
         """Sends row ``r`` of each part's first array to member ``r``; stacks what came from each in its ``outs``."""
-        self.connect()
+        self._begin(parts)
         return self._calls(self._exchanging(parts, outs) if outs[0].size else [])
 
     def _gathering(
