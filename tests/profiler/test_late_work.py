@@ -15,6 +15,7 @@ from tests.profiler.nets import Net
 from tstatic import devices, profiler, records, static
 from tstatic.devices import fake
 from tstatic.profiler import chrome_trace, step_parts, tables
+from tstatic.profiler.summary import summary
 
 pytestmark = pytest.mark.numpy_device("chooses its devices itself")
 
@@ -85,8 +86,11 @@ def test_the_order_that_was_drawn_changes_no_time() -> None:
             with profiler.profile() as found:
                 net.run()
         first = min(event.start for event in found.ops)
-        lengths.append(sorted((e.name, e.start - first, e.length, e.queue) for e in found.ops))
-    assert lengths[0] == lengths[1]
+        lengths.append(sorted((e.queue, e.start - first, e.name, e.length) for e in found.ops))
+    for (queue, start, *same), (other, when, *wanted) in zip(*lengths, strict=True):
+        # Both ends of a distance are rounded to a nanosecond.
+        assert (queue, *same) == (other, *wanted)
+        assert abs(start - when) <= 1
 
 
 def test_streams_collectives_and_replicas_have_rows_of_their_own() -> None:
@@ -105,6 +109,73 @@ def test_streams_collectives_and_replicas_have_rows_of_their_own() -> None:
     assert sum(row.get("cat") == "collective" for row in rows) == len(shared)
     named = {row["args"]["name"] for row in rows if row["ph"] == "M"}
     assert {"host", "devices", "MainThread", "fake: compute 0", "fake, place 1: compute 2"} <= named
+
+
+def moments(found: profiler.Profile, place: str) -> tuple[int, int]:
+    """Nanoseconds in which collectives of a place were exposed and hidden, moment by moment."""
+    ops = [e for e in found.ops if e.queue.rpartition(": ")[0] == place]
+    ends = sorted({when for e in ops for when in (e.start, e.end)})
+    exposed = hidden = 0
+    for start, end in itertools.pairwise(ends):
+        now = {e.queue.endswith(": collectives") for e in ops if e.start <= start and end <= e.end}
+        exposed += (end - start) * (now == {True})
+        hidden += (end - start) * (now == {True, False})
+    return exposed, hidden
+
+
+def test_collectives_of_each_place_are_exposed_or_hidden() -> None:
+    """Gradients go one by one, so that the backward part hides all but the last."""
+    paddle.set_flags({"FLAGS_fuse_parameter_memory_size": 0})
+    try:
+        with devices.use("fake"):
+            net = Net(width=64, places=2)
+            net.run()
+            with profiler.profile() as found:
+                net.run()
+    finally:
+        paddle.set_flags({"FLAGS_fuse_parameter_memory_size": -1})
+    both = found.steps().exchanges
+    assert [one.place for one in both] == ["fake", "fake, place 1"]
+    for one in both:
+        assert (one.exposed, one.hidden) == moments(found, one.place)
+        assert min(one.exposed, one.hidden) > 10_000, one
+        assert one.total < one.runs
+    lines = found.table().splitlines()
+    for one in both:
+        at = next(i for i, line in enumerate(lines) if line.startswith(f"collectives of {one.place}:"))
+        assert lines[at + 1].split()[:2] == ["exposed", f"{one.exposed / 1e6:.3f}"]
+        assert lines[at + 2].split()[:2] == ["hidden", f"{one.hidden / 1e6:.3f}"]
+    assert found.to_dict()["collectives"][1] == {
+        "place": "fake, place 1", "device": "fake", "runs_ns": both[1].runs, "exposed_ns": both[1].exposed,
+        "hidden_ns": both[1].hidden,
+    }  # fmt: skip
+    told = summary(found.recorder, ["DistributedView"], True, "total", False, False, "ns")
+    (overlap,) = (line.split() for line in told if line.startswith("Overlap of fake, place 1 "))
+    assert overlap[5:] == [f"{both[1].hidden:.4f}", f"{100 * both[1].hidden / both[1].total:.2f}"]
+
+
+def test_what_another_place_does_hides_nothing() -> None:
+    def record(op: Any, place: str, stream: str, start: int, end: int, run: int = 0) -> records.Record:
+        return records.Record("op", op.type, start, end, 0, op, run, queue=f"{place}: {stream}", device=place)
+
+    with devices.use("fake"):
+        net = Net(width=16, places=2)
+        net.run()
+        with profiler.profile() as found:
+            net.run()
+    ops = {event.name: event.op for event in found.ops}
+    product, total = ops["mul_grad"], ops["c_allreduce_sum"]
+    made = [
+        record(total, "a", "collectives", 0, 100),
+        record(product, "b", "compute 0", 0, 100),
+        record(product, "a", "compute 0", 40, 60),
+        record(product, "a", "compute 1", 50, 70),
+        record(product, "a", "compute 0", 80, 300, run=1),
+    ]
+    (one,) = step_parts.exchanges_of(made)
+    assert (one.place, one.exposed, one.hidden) == ("a", 70, 30)
+    without = [event for event in made if event.queue != "a: compute 1"]
+    assert step_parts.exchanges_of(without)[0].hidden == 20, "the table would not see what hides a collective"
 
 
 def test_runs_alone_keep_their_graph() -> None:
@@ -160,7 +231,7 @@ def test_tables_of_late_work_are_printed(capsys: pytest.CaptureFixture[str]) -> 
     text = capsys.readouterr().out
     for title in ("Device Summary", "Model Summary", "Distributed Summary", "Operator Summary, thread fake: compute 1"):
         assert title in text
-    overlap = next(line for line in text.splitlines() if line.startswith("Communication")).split()[1]
+    overlap = next(line for line in text.splitlines() if line.startswith("Communication of fake ")).split()[3]
     assert float(overlap) > 0
     busy = tables.merged([e for e in recorded.events if e.kind == "op"])
     assert busy > 0

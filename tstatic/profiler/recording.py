@@ -148,6 +148,12 @@ class Profile:
                 for part in steps.device_parts
                 if part.device == device
             ]
+        for one in steps.exchanges:
+            cells.append(
+                (f"collectives of {one.place}:", f"{one.total / count / 1e6:.3f}", _percent(one.total, one.runs))
+            )
+            for name, time in (("exposed", one.exposed), ("hidden", one.hidden)):
+                cells.append((f"  {name}", f"{time / count / 1e6:.3f}", _percent(time, one.runs)))
         return cells
 
     def _cells(self, rows: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -185,6 +191,10 @@ class Profile:
                     "parts": [{"part": p.name, "total_ns": p.total} for p in steps.device_parts if p.device == device],
                 }
                 for device, total in steps.runs.items()
+            ],
+            "collectives": [
+                {"place": e.place, "device": e.device, "runs_ns": e.runs, "exposed_ns": e.exposed, "hidden_ns": e.hidden}
+                for e in steps.exchanges
             ],
             "operators": [plain(row) for row in self.by_op()],
             "lines": [plain(row) for row in self.by_line()],

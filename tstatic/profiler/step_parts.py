@@ -1,4 +1,4 @@
-"""Divides the time of steps into parts: waiting for data, compiling, forward, backward, update, collectives, and the rest."""
+"""Divides the time of steps into parts, such as forward and collectives, and that of collectives into exposed and hidden."""
 
 from __future__ import annotations
 
@@ -31,6 +31,32 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """The collectives of one place, in all steps.
+
+    Attributes:
+        place: The place, as the names of its streams begin; empty for the host's threads, which are taken together.
+        device: Its device.
+        runs: Nanoseconds of the place's runs, between first and last event; 0 for the host.
+        exposed: Nanoseconds in which a collective was going on, and nothing else of this place was.
+        hidden: Nanoseconds in which a collective and other work of this place were going on.
+        computing: Nanoseconds in which other work was going on.
+    """
+
+    place: str
+    device: str
+    runs: int
+    exposed: int
+    hidden: int
+    computing: int
+
+    @property
+    def total(self) -> int:
+        """Nanoseconds in which a collective was going on."""
+        return self.exposed + self.hidden
+
+
+@dataclass(frozen=True, slots=True)
 class Steps:
     """Where the steps went.
 
@@ -40,6 +66,7 @@ class Steps:
         parts: What these are divided into; they add up to the total.
         runs: Device -> nanoseconds of its runs, between first and last event, if its work is queued.
         device_parts: What these are divided into; they add up for each device.
+        exchanges: For each place whose work is queued, how much of its collectives was hidden; without any, none.
     """
 
     count: int
@@ -47,6 +74,7 @@ class Steps:
     parts: tuple[Part, ...]
     runs: dict[str, int]
     device_parts: tuple[Part, ...]
+    exchanges: tuple[Exchange, ...]
 
 
 def part_of(event: Record) -> str:
@@ -100,8 +128,45 @@ def steps_of(events: Sequence[Record]) -> Steps:
         on_device.append(Part(GAPS, max(0, whole[device] - sum(sums.values())), device))
     return Steps(
         len(steps) or len(runs), total, tuple(p for p in parts if p.total), whole,
-        tuple(p for p in on_device if p.total),
+        tuple(p for p in on_device if p.total), tuple(e for e in exchanges_of(events) if e.place),
     )  # fmt: skip
+
+
+def exchanges_of(events: Iterable[Record]) -> list[Exchange]:
+    """Divides the time of each place's collectives; a place without any is left out.
+
+    What other places do hides nothing: this place's step waits all the same.
+
+    Args:
+        events: All records.
+    """
+    of_place: dict[str, list[Record]] = {}
+    for event in events:
+        if event.kind in ("op", "device"):
+            of_place.setdefault(event.queue.rpartition(": ")[0], []).append(event)
+    found = []
+    for place, mine in sorted(of_place.items()):
+        # Run by run, as above.
+        of_run: dict[int, list[Record]] = {}
+        for event in mine:
+            if event.kind == "op":
+                of_run.setdefault(event.run if place else 0, []).append(event)
+        times = [_overlap(ops) for ops in of_run.values()]
+        if any(together for together, _, _ in times):
+            together, computing, hidden = (sum(column) for column in zip(*times, strict=True))
+            runs = sum(event.length for event in mine if event.kind == "device")
+            found.append(Exchange(place, mine[0].device, runs, together - hidden, hidden, computing))
+    return found
+
+
+def _overlap(ops: Iterable[Record]) -> tuple[int, int, int]:
+    """Returns the nanoseconds in which collectives were going on, other work was, and both were."""
+    shared: list[Record] = []
+    others: list[Record] = []
+    for event in ops:
+        (shared if part_of(event) == COLLECTIVES else others).append(event)
+    together, computing = merged(shared), merged(others)
+    return together, computing, together + computing - merged([*shared, *others])
 
 
 def _by_part(ops: Iterable[Record]) -> list[tuple[str, list[Record]]]:

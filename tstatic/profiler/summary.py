@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tstatic.profiler import tables
 from tstatic.profiler.recording import Profile
-from tstatic.profiler.step_parts import COLLECTIVES, part_of
+from tstatic.profiler.step_parts import exchanges_of
 from tstatic.records import Record, Recorder
 
 
@@ -78,17 +78,16 @@ def _model(request: _Request) -> list[str]:
 
 
 def _distributed(request: _Request) -> list[str]:
-    shared = [e for e in request.profile.ops if part_of(e) == COLLECTIVES]
-    if not shared:
+    cells: list[tuple[str, str, str]] = []
+    for one in exchanges_of(request.profile.ops):
+        of = f" of {one.place}" if one.place else ""
+        cells += [
+            (f"Communication{of}", request.ms(one.total), ""),
+            (f"Computation{of}", request.ms(one.computing), ""),
+            (f"Overlap{of}", request.ms(one.hidden), f"{100 * one.hidden / one.total:.2f}"),
+        ]
+    if not cells:
         return []
-    others = [e for e in request.profile.ops if part_of(e) != COLLECTIVES]
-    together, computing = tables.merged(shared), tables.merged(others)
-    hidden = together + computing - tables.merged([*shared, *others])
-    cells = [
-        ("Communication", request.ms(together), ""),
-        ("Computation", request.ms(computing), ""),
-        ("Overlap", request.ms(hidden), f"{100 * hidden / together if together else 0:.2f}"),
-    ]
     return _small("Distributed Summary", ("Name", "Time", "Of communication (%)"), cells, request.unit)
 
 
