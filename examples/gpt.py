@@ -3,12 +3,14 @@
     python examples/gpt.py [--steps 600] [--out examples/out]
     python examples/gpt.py --places 2
     torchrun --nproc_per_node 2 examples/gpt.py
+    python -m tstatic.distributed.launch --nproc_per_node 2 examples/gpt.py
+    srun --ntasks-per-node 2 python examples/gpt.py
     python examples/gpt.py --amp bf16
 
-The first three see the same batches and give the same losses, up to the order of float additions; the last computes products in
-16 bits. A checkpoint is written every
-``--save-every`` steps; after a crash, or ``kill -9``, the same command with ``--resume`` goes on as if nothing had happened. With
-more ``--steps`` a finished run is trained longer, at the rates of the longer schedule.
+All but the last see the same batches and give the same losses, up to the order of float additions; the last, which may be started
+in each of these ways, computes products in 16 bits. Where there are GPUs, each process takes one of them, by its number on its
+machine. A checkpoint is written every ``--save-every`` steps; after a crash, or ``kill -9``, the same command with ``--resume`` goes
+on as if nothing had happened. With more ``--steps`` a finished run is trained longer, at the rates of the longer schedule.
 The tokens are bytes; nothing is downloaded.
 """
 
@@ -149,15 +151,41 @@ def digest(text: bytes) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------- training
-def train(settings: Settings, places: int, out: Path, again: bool, save_every: int) -> list[float]:
+def own_places(count: int, kind: str) -> list[Any]:
+    """The places of this process: on GPUs those behind the ones of its neighbours on the same machine.
+
+    Args:
+        count: How many.
+        kind: ``"cpu"`` or ``"gpu"``.
+    """
+    if kind == "cpu":
+        return [paddle.CPUPlace()] * count
+    # What `tstatic.distributed.launch --devices` gave this process, or all that it sees.
+    seen = static.cuda_places()
+    # A launcher that gives each process GPUs of its own leaves as many as the process has places.
+    first = distributed.ParallelEnv().local_rank * count if len(seen) > count else 0
+    return [seen[(first + number) % len(seen)] for number in range(count)]
+
+
+def train(settings: Settings, places: int, out: Path, again: bool, save_every: int, kind: str = "cpu") -> list[float]:
     """Trains to the last step; returns the loss of every step, those before a resumption included.
+
+    Args:
+        settings: What the losses depend on.
+        places: How many places this process has.
+        out: Folder of all that is written.
+        again: Whether the newest checkpoint is taken up.
+        save_every: Steps between two checkpoints.
+        kind: ``"cpu"`` or ``"gpu"``.
 
     Raises:
         SystemExit: If the batch cannot be shared out evenly: then the mean of the parts' means is not the batch's.
     """
     parts = places * distributed.get_world_size()
     if settings.batch % parts:
-        raise SystemExit(f"a batch of {settings.batch} rows cannot be shared out evenly among {parts} places")
+        fits = max(parts, settings.batch - settings.batch % parts)
+        why = f"a batch of {settings.batch} rows cannot be shared out evenly among {parts} places"
+        raise SystemExit(f"{why}; one of {fits} can: --batch {fits}")
     first = distributed.get_rank() == 0
     out.mkdir(parents=True, exist_ok=True)
     paddle.seed(settings.seed)
@@ -165,13 +193,12 @@ def train(settings: Settings, places: int, out: Path, again: bool, save_every: i
     numbers = np.frombuffer(text, np.uint8)
     known, unseen = numbers[: len(numbers) * 15 // 16], numbers[len(numbers) * 15 // 16 :]
     model = build(settings)
-    exe = static.Executor(paddle.CPUPlace())
+    own = own_places(places, kind)
+    exe = static.Executor(own[0])
     exe.run(model.startup)
     manager = static.CheckpointManager(out / "gpt-checkpoints", model.main, keep=1, scheduler=model.scheduler)
     progress = resume(manager, settings, text) if again else Progress()
-    program = static.CompiledProgram(model.main).with_data_parallel(
-        model.loss.name, places=[paddle.CPUPlace()] * places
-    )
+    program = static.CompiledProgram(model.main).with_data_parallel(model.loss.name, places=own)
     begun, started = progress.step, time.perf_counter()
     with training.progress("gpt", begun, settings.steps, "step", first) as advance:
         for done in range(begun, settings.steps):
@@ -241,13 +268,16 @@ def main() -> int:
     for name, value in asdict(Settings()).items():
         choices = ["", "bf16", "fp16"] if name == "amp" else None
         parser.add_argument(f"--{name}", type=type(value), default=value, choices=choices)
-    parser.add_argument("--places", type=int, default=1, help="CPU places of this process")
+    parser.add_argument("--places", type=int, default=1, help="places of this process, which share its part of a batch")
+    default = "gpu" if paddle.is_compiled_with_cuda() else "cpu"
+    parser.add_argument("--place", choices=["cpu", "gpu"], default=default, help="what they are")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out, if there is one")
     parser.add_argument("--save-every", type=int, default=50)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out")
     given = vars(parser.parse_args())
-    others = {name: given.pop(name) for name in ("places", "resume", "save_every", "out")}
-    losses = train(Settings(**given), others["places"], others["out"], others["resume"], max(1, others["save_every"]))
+    others = {name: given.pop(name) for name in ("places", "place", "resume", "save_every", "out")}
+    every, settings = max(1, others["save_every"]), Settings(**given)
+    losses = train(settings, others["places"], others["out"], others["resume"], every, others["place"])
     if distributed.get_rank() > 0:
         return 0
     reached, whole = float(np.mean(losses[-20:])), given["steps"] >= Settings().steps

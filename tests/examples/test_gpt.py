@@ -1,7 +1,8 @@
-"""The GPT example: the same losses on places and processes, and after a kill."""
+"""The GPT example: the same losses on places and processes, under each launcher, and after a kill."""
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import json
@@ -18,8 +19,11 @@ import pytest
 
 import tstatic as paddle
 from tests.helpers import child, warm
+from tests.helpers.gpu import first_gpu
 from tests.helpers.patience import HANG
+from tstatic import places as places_module
 from tstatic import static
+from tstatic.comm import launch
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples" / "gpt.py"
@@ -109,11 +113,11 @@ def test_the_loss_falls_and_the_model_writes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("places", [2, 4])
-def test_places_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, places: int, alone: list[float]) -> None:
-    np.testing.assert_allclose(trained(gpt, tmp_path / "many", places), alone, **CLOSE)
+@pytest.mark.parametrize("count", [2, 4])
+def test_places_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, count: int, alone: list[float]) -> None:
+    np.testing.assert_allclose(trained(gpt, tmp_path / "many", count), alone, **CLOSE)
     # An oracle that sees a part of the batch only is noticed.
-    if places == 2:
+    if count == 2:
         assert not np.allclose(trained(gpt, tmp_path / "half", batch=4), alone, **CLOSE)
 
 
@@ -126,6 +130,18 @@ def test_mixed_precision_follows_float32(gpt: ModuleType, tmp_path: Path, amp: s
     widened = amp == "fp16" and os.environ.get("TSTATIC_CPU_BACKEND", "numpy") in ("numpy", "interpret")
     assert np.allclose(losses, alone, **CLOSE) is widened
 
+
+SRUN = """
+import os, subprocess, sys
+(_, _, count, *command) = sys.argv
+slurm = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0", "SLURM_NTASKS": count, "SLURM_JOB_NODELIST": "localhost"}
+tasks = [
+    subprocess.Popen([sys.executable, *command], env=os.environ | slurm | {"SLURM_PROCID": str(n), "SLURM_LOCALID": str(n)})
+    for n in range(int(count))
+]
+sys.exit(max(task.wait() for task in tasks))
+"""
+"""What ``srun`` does on one machine, as far as its tasks see it."""
 
 TWICE = """
 import json, sys
@@ -144,15 +160,77 @@ def test_two_processes_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, a
     script = tmp_path / "twice.py"
     script.write_text(TWICE.format(folder=str(SCRIPT.parent)))
     commands = [["gpt.py", *arguments(tmp_path / f"two-{places}", places=places)] for places in (1, 2)]
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
-    told = run(*launch, json.dumps(commands, default=str)).stdout
+    starts = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+    told = run(*starts, json.dumps(commands, default=str)).stdout
     assert told.count("bytes on") == 2, "one process writes"
     for places in (1, 2):
         np.testing.assert_allclose(saved(tmp_path / f"two-{places}"), alone, **CLOSE)
 
 
+LAUNCHERS = {
+    "torchrun": ["-m", "torch.distributed.run", "--standalone"],
+    "tstatic.distributed.launch": ["-m", "tstatic.distributed.launch", "--log_dir", "FOLDER/log"],
+    "srun": ["-c", SRUN],
+}
+"""Launcher -> how Python starts it; ``--nproc_per_node 2`` and the script's command line follow."""
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_each_launcher_starts_the_same_command_line(gpt: ModuleType, tmp_path: Path, launcher: str) -> None:
+    """In mixed precision, where gradients of two parts may be rounded to 16 bits before they are added."""
+    pytest.importorskip("torch")
+    start = [one.replace("FOLDER", str(tmp_path)) for one in LAUNCHERS[launcher]]
+    command = [str(SCRIPT), *arguments(tmp_path / "two", amp="bf16", place="cpu")]
+    told = run(*start, "--nproc_per_node", "2", *command).stdout
+    assert told.count("9 steps of 128 bytes on 2 places;") == 1, "rank 0 alone prints"
+    alone = trained(gpt, tmp_path / "alone", amp="bf16")
+    np.testing.assert_allclose(saved(tmp_path / "two"), alone, rtol=0.0, atol=1e-2)
+    assert alone[-1] < alone[0] - 0.1, "a training that learns nothing would compare nothing"
+
+
+@pytest.mark.parametrize(
+    ("visible", "selected", "local", "count", "expected"),
+    [
+        (8, "", 0, 1, [0]),
+        (8, "", 5, 1, [5]),
+        (1, "", 5, 1, [0]),  # a launcher that shows each process a GPU of its own
+        (8, "3", 1, 1, [3]),  # tstatic.distributed.launch --devices 2,3
+        (2, "", 3, 1, [1]),  # two processes on each GPU
+        (8, "", 1, 4, [4, 5, 6, 7]),
+        (8, "", 0, 8, [*range(8)]),
+        (1, "", 0, 2, [0, 0]),
+    ],
+)
+def test_each_process_takes_gpus_of_its_own(
+    gpt: ModuleType, monkeypatch: pytest.MonkeyPatch, visible: int, selected: str, local: int, count: int,
+    expected: list[int],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(places_module, "_count_gpus", lambda _: visible)
+    monkeypatch.setattr(places_module, "resolve", lambda place: place)
+    monkeypatch.setenv("FLAGS_selected_gpus", selected)
+    told = {"RANK": local, "WORLD_SIZE": 9, "LOCAL_RANK": local, "MASTER_ADDR": "h", "MASTER_PORT": 1}
+    for name, value in told.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(launch, "_current", None)
+    monkeypatch.setattr(atexit, "register", lambda function: None)
+    monkeypatch.setattr(launch, "_announcing", [])
+    assert [one.get_device_id() for one in gpt.own_places(count, "gpu")] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.numpy_device("puts a device of its own in the place of a GPU")
+def test_it_trains_on_the_first_gpu(gpt: ModuleType, tmp_path: Path, alone: list[float]) -> None:
+    pytest.importorskip("torch")
+    with first_gpu(), static.scope_guard(static.Scope()):
+        losses = gpt.train(gpt.Settings(**SMALL), 1, tmp_path, False, 3, "gpu")
+    np.testing.assert_allclose(losses, alone, rtol=1e-4)
+
+
 def test_parts_that_are_not_even_are_refused(gpt: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="evenly among 3 places"):
+    with pytest.raises(SystemExit, match="evenly among 3 places; one of 6 can: --batch 6"):
         trained(gpt, tmp_path, 3)
 
 
