@@ -9,8 +9,8 @@
 
 All but the last see the same batches and give the same losses, up to the order of float additions; the last, which may be started
 in each of these ways, computes products in 16 bits. Where there are GPUs, each process takes one of them, by its number on its
-machine. A checkpoint is written every ``--save-every`` steps; after a crash, or ``kill -9``, the same command with ``--resume`` goes
-on as if nothing had happened. With more ``--steps`` a finished run is trained longer, at the rates of the longer schedule.
+machine. A checkpoint is written every ``--save-every`` steps; after a crash, or ``kill -9``, the same command with ``--resume``
+goes on as if nothing had happened. With more ``--steps`` a finished run is trained longer, at the rates of the longer schedule.
 The tokens are bytes; nothing is downloaded.
 """
 

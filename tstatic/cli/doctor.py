@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -18,20 +18,25 @@ from typing import Any
 import numpy as np
 
 import tstatic as paddle
-from tstatic import static
+from tstatic import places, static
 from tstatic.chips import seen
 from tstatic.chips.aot import compile_all
 from tstatic.chips.sources import sources
 from tstatic.cli.outcome import ENVIRONMENT, OK, Outcome, Table
-from tstatic.devices import cpu_device
+from tstatic.comm import choice, nccl
+from tstatic.comm.choice import Choice
+from tstatic.comm.nccl_transport import NcclPlaces
+from tstatic.devices import cpu_device, of_place
+from tstatic.devices.cuda import CudaDevice
 from tstatic.display import size
-from tstatic.errors import TstaticError
+from tstatic.errors import MissingPackageError, TstaticError
 from tstatic.fusion import cache
 from tstatic.target import Target, of_properties
 from tstatic.version import asked, versions
 
 SECONDS = 15.0
 """A check in another process that takes longer on an idle machine waits for something that does not come."""
+NOT_EXECUTED = "not executed"
 LEAST_FREE = 100e6
 """With fewer free bytes than this where kernels are kept, writing them will soon fail."""
 
@@ -61,7 +66,7 @@ def doctor(quick: bool = False) -> Outcome:
     """
     checks: list[Callable[[], list[Check]]] = [_cpu, _backend, _cache, _seen]
     if not quick:
-        checks += [_torch, _triton_compiles, _triton_runs]
+        checks += [_torch, _collectives, _triton_compiles, _triton_runs]
     with ThreadPoolExecutor(len(checks)) as pool:
         found = [one for made in pool.map(_guarded, checks) for one in made]
     broken = any(one.status == "broken" for one in found)
@@ -175,7 +180,7 @@ def probe(script: str, environment: Mapping[str, str] | None = None) -> dict[str
 TORCH = """
 import json, torch
 import torch.distributed as dist
-found = {"version": torch.__version__, "cuda": torch.version.cuda, "gpus": [], "gloo": "", "nccl": ""}
+found = {"version": torch.__version__, "cuda": torch.version.cuda, "gpus": [], "gloo": ""}
 for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
     p = torch.cuda.get_device_properties(i)
     facts = ("name", "major", "minor", "multi_processor_count", "total_memory", "L2_cache_size", "shared_memory_per_block_optin",
@@ -183,19 +188,17 @@ for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
     gpu = {"driver": {n: getattr(p, n) for n in facts if hasattr(p, n)}, "free": torch.cuda.mem_get_info(i)[0]}
     gpu["right"] = float((torch.ones(8, device=f"cuda:{i}") * 2).sum()) == 16.0
     found["gpus"].append(gpu)
-def ring(kind, device):
+def ring():
     try:
-        dist.init_process_group(kind, store=dist.HashStore(), rank=0, world_size=1)
-        one = torch.ones(2, device=device)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        one = torch.ones(2)
         dist.all_reduce(one)
         dist.destroy_process_group()
         return "works" if one.tolist() == [1.0, 1.0] else f"gives {one.tolist()}"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 if dist.is_available() and dist.is_gloo_available():
-    found["gloo"] = ring("gloo", "cpu")
-if found["gpus"] and dist.is_nccl_available():
-    found["nccl"] = ring("nccl", "cuda:0")
+    found["gloo"] = ring()
 print(json.dumps(found))
 """
 
@@ -212,7 +215,7 @@ def _torch() -> list[Check]:
             )
         ]
     checks = [Check("torch", "ok", f"{found['version']}, built for {found['cuda'] or 'the CPU'}")]
-    return [*checks, *_gpus(found), _collectives("gloo", found["gloo"], "absent"), *_nccl(found)]
+    return [*checks, *_gpus(found), _gloo(found["gloo"])]
 
 
 def _gpus(found: Mapping[str, Any]) -> list[Check]:
@@ -288,23 +291,114 @@ def _unseen(name: str) -> str:
     return "tstatic has not run on this chip: check it by make gpu PART=auto"
 
 
-def _collectives(name: str, said: str, without: str) -> Check:
+def _gloo(said: str) -> Check:
     if not said:
-        return Check(
-            name, without, "this torch was built without it", "install a torch that has it, for several processes"
-        )
+        remedy = "install a torch that has it, for several processes"
+        return Check("gloo", "absent", "this torch was built without it", remedy)
     if said == "works":
-        return Check(name, "ok", "an all-reduce works")
-    names = "GLOO_SOCKET_IFNAME" if name == "gloo" else "NCCL_SOCKET_IFNAME"
-    return Check(name, "broken", said.splitlines()[0], f"check that the host's name resolves, and {names}")
+        return Check("gloo", "ok", "an all-reduce works")
+    return Check("gloo", "broken", said.splitlines()[0], "check that the host's name resolves, and GLOO_SOCKET_IFNAME")
 
 
-def _nccl(found: Mapping[str, Any]) -> list[Check]:
-    return (
-        [_collectives("NCCL", found["nccl"], "broken")]
-        if found["gpus"]
-        else [Check("NCCL", "absent", "there is no GPU")]
+COLLECTIVES = "import json\nfrom tstatic.cli.doctor import collectives\nprint(json.dumps(collectives()))"
+
+
+def collectives() -> dict[str, Any]:
+    """Returns what moves values here between places and between processes, and what NCCL is and does.
+
+    Of several GPUs each is taken for a place, or for the place of a process; of one, or of the CPU, two places or processes.
+    """
+    gpus = [of_place(paddle.CUDAPlace(number)) for number in range(places.device_count())]
+    here = gpus if len(gpus) > 1 else [*(gpus or [cpu_device()])] * 2
+    found: dict[str, Any] = {"asked": choice.asked(), "gpus": len(gpus), "places": _chosen(choice.between_places, here)}
+    whose = [choice.identity([device], "here") for device in here]
+    found["processes"] = _chosen(choice.between_processes, here[:1], whose)
+    try:
+        library = nccl.load()
+    except MissingPackageError as error:
+        return found | {"nccl": "", "without": str(error.received or error.what)}
+    found |= {"nccl": library.version, "where": library.where}
+    return found | {"test": tested([one for one in gpus if isinstance(one, CudaDevice)], library)}
+
+
+def _chosen(choose: Callable[..., choice.Choice], *given: Any) -> dict[str, str]:
+    """Returns what one of the two functions of ``comm.choice`` chooses: ``name`` and ``why``; or its ``error``."""
+    devices, *more = given
+    try:
+        made = choose(devices, choice.asked(), *more)
+    except TstaticError as error:
+        return {"error": error.what, "fix": str(error.fix or "")}
+    return {"name": made.name, "why": made.why}
+
+
+def tested(devices: Sequence[CudaDevice], library: nccl.Library) -> str:
+    """Connects GPUs by NCCL, which makes their communicators prove themselves.
+
+    Args:
+        devices: The GPUs.
+        library: NCCL.
+
+    Returns:
+        What is wrong; ``"not executed"`` without GPUs; empty if all is well.
+    """
+    if not devices:
+        return NOT_EXECUTED
+    made = NcclPlaces(devices, library)
+    try:
+        made.connect()
+        made.close()
+    except TstaticError as error:
+        return f"{error.what}: {error.received}"
+    return ""
+
+
+def _collectives() -> list[Check]:
+    if find_spec("torch") is None:
+        alone = Choice("host", "the places share the host's memory; several processes need torch")
+        return [Check("collectives", "ok", f"between places {alone}")]
+    found = probe(COLLECTIVES)
+    if "error" in found:
+        return [Check("collectives", "broken", str(found["error"]), "see docs/many_gpus.md, and set FLAGS_collectives")]
+    return [_choices(found), _nccl(found)]
+
+
+def _choices(found: Mapping[str, Any]) -> Check:
+    """Returns what ``FLAGS_collectives`` chooses, and why."""
+    said = []
+    for between in ("places", "processes"):
+        one = found[between]
+        text = one.get("error") or f"{one['name']}, since {one['why']}"
+        # A single process cannot try what connects several.
+        said.append(
+            f"between {between} {text}"
+            + f" ({NOT_EXECUTED} here)" * (between == "processes" and one.get("name") == "nccl")
+        )
+    refused = [found[between]["fix"] for between in ("places", "processes") if "error" in found[between]]
+    # Places that NCCL cannot connect are no fault where it connects processes.
+    status = "broken" if len(refused) == 2 else "ok"
+    return Check(
+        "collectives",
+        status,
+        f"FLAGS_collectives={found['asked']}: {'; '.join(said)}",
+        refused[0] if status == "broken" else "",
     )
+
+
+def _nccl(found: Mapping[str, Any]) -> Check:
+    gpus = found["gpus"]
+    if not found["nccl"]:
+        several = "broken" if gpus > 1 else "absent"
+        remedy = "install torch for CUDA; until then the GPUs' sums go through the host's memory" if gpus > 1 else ""
+        return Check("NCCL", several, f"cannot be loaded: {found['without']}", remedy)
+    which = f"{found['nccl']} ({found['where']})"
+    if found["test"] == NOT_EXECUTED:
+        return Check("NCCL", "note", f"{which}: {NOT_EXECUTED}, since there is no GPU")
+    if found["test"]:
+        remedy = "set FLAGS_collectives=gloo (processes) or host (places); NCCL_DEBUG=INFO says what NCCL does"
+        return Check("NCCL", "broken", f"{which}: {found['test']}", remedy)
+    of = "a communicator of one GPU passes its test" if gpus == 1 else f"communicators of {gpus} GPUs pass their test"
+    more = f"; several GPUs: {NOT_EXECUTED} here" * (gpus == 1)
+    return Check("NCCL", "ok", f"{which}: {of}{more}")
 
 
 def _triton_compiles() -> list[Check]:
