@@ -19,7 +19,6 @@ import pytest
 
 import tstatic as paddle
 from tests.helpers import child, warm
-from tests.helpers.gpu import first_gpu
 from tests.helpers.patience import HANG
 from tstatic import places as places_module
 from tstatic import static
@@ -224,6 +223,8 @@ def test_each_process_takes_gpus_of_its_own(
 @pytest.mark.numpy_device("puts a device of its own in the place of a GPU")
 def test_it_trains_on_the_first_gpu(gpt: ModuleType, tmp_path: Path, alone: list[float]) -> None:
     pytest.importorskip("torch")
+    from tests.helpers.gpu import first_gpu
+
     with first_gpu(), static.scope_guard(static.Scope()):
         losses = gpt.train(gpt.Settings(**SMALL), 1, tmp_path, False, 3, "gpu")
     np.testing.assert_allclose(losses, alone, rtol=1e-4)
