@@ -374,7 +374,7 @@ def _choices(found: Mapping[str, Any]) -> Check:
             + f" ({NOT_EXECUTED} here)" * (between == "processes" and one.get("name") == "nccl")
         )
     refused = [found[between]["fix"] for between in ("places", "processes") if "error" in found[between]]
-    # Places that NCCL cannot connect are no fault where it connects processes.
+    # NCCL may connect processes though it cannot connect places.
     status = "broken" if len(refused) == 2 else "ok"
     return Check(
         "collectives",
