@@ -2,9 +2,10 @@
 
 ``python bench/gpu/brief.py RESULTS --budget 540`` measures, in this order: ceilings of the chip; contact with kernels that changed
 since the last record; a trace of a GPT-2 step; steps beside torch's; ways of attentions, norms, losses and products; memory; two
-places on the GPU; graphs against calls; then programs, tests and rows. Each part has a file in ``RESULTS``, which is on disk after
-each line, and a share of the time that is left. What fails, hangs or loses is a line, and the next one goes on;
-``RESULTS/brief.jsonl`` has a line for each. ``--dry-run`` does all of it with small models and without a GPU.
+places on the GPU; sums, by NCCL of one rank and between two processes; graphs against calls; then programs, tests and rows. Each
+part has a file in ``RESULTS``, which is on disk after each line, and a share of the time that is left. What fails, hangs or loses
+is a line, and the next one goes on; ``RESULTS/brief.jsonl`` has a line for each. ``--dry-run`` does all of it with small models and
+without a GPU.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from parts import INTERPRETING, Parts  # noqa: E402
 from supervisor import START_S, Claims, Supervisor, _Worker  # noqa: E402
 
 SHARES = {
-    "ceilings": 0.06, "contact": 0.18, "trace": 0.3, "twins": 0.6, "ways": 0.3, "memory": 0.25, "places": 0.2, "graphs": 0.4,
-    "programs": 0.4, "tests": 0.5, "rows": 1.0,
+    "ceilings": 0.06, "contact": 0.18, "trace": 0.3, "twins": 0.6, "ways": 0.3, "memory": 0.25, "places": 0.2,
+    "collectives": 0.2, "graphs": 0.4, "programs": 0.4, "tests": 0.5, "rows": 1.0,
 }  # fmt: skip
 """Part -> what it gets at most of the time that is left when it begins; what it does not take is the next ones'."""
 COMPETITORS = ("captured", "uncaptured", "torch.compile", "torch.compile reduce-overhead")
@@ -52,6 +53,7 @@ NAMES: Mapping[str, Sequence[str]] = {
     ],
     "memory": ["gpt-bf16"],
     "places": ["2"],
+    "collectives": ["places", "nccl eager", "nccl captured", "abort", "processes"],
     "graphs": ["gpt-bf16", "bert-bf16", "resnet"],
 }
 """Part -> what its processes measure."""
@@ -140,7 +142,7 @@ class Brief(Parts):
                      *(["--compile-most", "0"] if self.dry_run else []))  # fmt: skip
         self._measured(caches, "trace", "twins")
         self._rows("ways", "--name", "ways", "--only", WAYS)
-        self._measured(caches, "memory", "places", "graphs")
+        self._measured(caches, "memory", "places", "collectives", "graphs")
         for name, more in (("programs", ["--programs"]), ("tests", [])):
             self._script(name, "ring.py", *self._since(name), *more, last=SMALL_TESTS[name] if self.dry_run else ())
         self._rows("rows", "--done", str(self.results / "ways.jsonl"))

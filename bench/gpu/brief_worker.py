@@ -158,6 +158,14 @@ class Measuring:
         lines.add("row", name=what, **row)
         print(f"{what} places: right: {row['right']}, {row['several']['median_s'] * 1e3:.2f} ms", flush=True)
 
+    def collectives(self, what: str, lines: Lines) -> None:
+        """Sums between places, by NCCL of one rank, and between processes that share the GPU."""
+        import collectives
+
+        row = collectives.CASES[what](self.gpu)
+        lines.add("row", name=what, **row)
+        print(f"collectives, {what}: right: {row['right']}", flush=True)
+
     def graphs(self, what: str, lines: Lines) -> None:
         """Bits of calls and of the graph."""
         import checks

@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tstatic as paddle
 from tests.bench.scripts import BENCH, ROOT, run, script
 from tests.helpers.patience import HANG, pace
 from tstatic import places
@@ -34,6 +36,7 @@ KEYS = {
     "twins": {"name", "batch", "median_s", "losses", "first_step_s", "second_step_s"},
     "memory": {"most_bytes", "reported_bytes", "held_over_reported", "driver_bytes", "graphs"},
     "places": {"places", "right", "worst_loss_difference", "one", "several"},
+    "collectives": {"name", "right"},
     "graphs": {"name", "same_bits", "graphs", "captured", "refused", "compile_log"},
 }
 """Part -> what each of its rows tells."""
@@ -99,9 +102,35 @@ def _steps(results: Path) -> None:
     assert memory["most_bytes"] > memory["report"]["by_category"]["parameters"] > 0
     [both] = rows_of(results, "places")
     assert both["right"]
+    assert [(row["name"], row["right"]) for row in rows_of(results, "collectives")] == [
+        (name, True) for name in brief.NAMES["collectives"]
+    ]
     graphs = rows_of(results, "graphs")
     assert [(row["name"], row["same_bits"]) for row in graphs] == [(name, True) for name in brief.NAMES["graphs"]]
     assert all(row["captured"] >= 1 for row in graphs)
+
+
+@pytest.mark.torch
+def test_sums_that_are_wrong_or_visit_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the faults the same rows are right: the dry run asserts that."""
+    pytest.importorskip("torch")
+    collectives, place = script("collectives"), script("place")
+    assert list(collectives.CASES) == brief.NAMES["collectives"]
+    with place.first(True) as gpu:
+        paddle.set_flags({"FLAGS_collectives": "host"})
+        try:
+            row = collectives.places(gpu)
+        finally:
+            paddle.set_flags({"FLAGS_collectives": "auto"})
+        assert row["worst_difference"] <= collectives.NEAR
+        assert (row["right"], row["bytes_through_host"] > 0) == (False, True)
+        fill = collectives.One.fill
+        monkeypatch.setattr(collectives.One, "fill", lambda self, step: fill(self, min(step, 1)))
+        for name in ("nccl eager", "nccl captured"):
+            assert not collectives.CASES[name](gpu)["right"], name
+        monkeypatch.setattr(collectives.One, "fill", fill)
+        assert collectives.captured(gpu)["right"]
+    assert collectives.apart([np.zeros(2)], [np.array([0.0, np.nan])]) == float("inf")
 
 
 @pytest.mark.slow
