@@ -150,7 +150,7 @@ class One:
         else:
             self.device, library = of_place(paddle.CUDAPlace(0)), nccl.load()
         self.transport = NcclPlaces([self.device], library)
-        self.lane = Group(1).communicator(0, self.device)
+        self.lane: Any = Group(1).communicator(0, self.device)
         self.values = (np.arange(FEW if gpu.dry else ELEMENTS) % 97).astype(np.float32)
         self.array = self.device.empty(self.values.shape, self.values.dtype)
         self.fill(0)
