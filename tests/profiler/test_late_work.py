@@ -109,6 +109,7 @@ def test_streams_collectives_and_replicas_have_rows_of_their_own() -> None:
     assert sum(row.get("cat") == "collective" for row in rows) == len(shared)
     named = {row["args"]["name"] for row in rows if row["ph"] == "M"}
     assert {"host", "devices", "MainThread", "fake: compute 0", "fake, place 1: compute 2"} <= named
+    assert {"fake: collectives", "fake, place 1: collectives"} <= named
 
 
 def moments(found: profiler.Profile, place: str) -> tuple[int, int]:
