@@ -45,9 +45,16 @@ KINDS: dict[str, tuple[Build, dict[str, Any]]] = {
 
 
 class Net:
-    """A net with a convolution, a batch norm, labels, and an update, on so many places (or a list of them)."""
+    """A net with a convolution, a batch norm, labels, and an update, on so many places (or a list of them).
 
-    def __init__(self, kind: str, place: Any, count: int) -> None:
+    Args:
+        kind: One of :data:`KINDS`.
+        place: The place.
+        count: How many of them.
+        of, part: How many processes there are, and which of them this is.
+    """
+
+    def __init__(self, kind: str, place: Any, count: int, of: int = 1, part: int = 0) -> None:
         build, switches = KINDS[kind]
         self.count = count
         every = place if isinstance(place, list) else [place] * count
@@ -68,10 +75,11 @@ class Net:
             program = static.CompiledProgram(self.main)
             self.program = program.with_data_parallel(loss.name, build_strategy=strategy, places=every)
         draw = np.random.RandomState(0)
-        self.feed = {
-            "x": draw.rand(ROWS * count, 2, 6, 6).astype("float32"),
-            "y": draw.randint(0, 5, (ROWS * count, 1)),
+        whole = {
+            "x": draw.rand(ROWS * count * of, 2, 6, 6).astype("float32"),
+            "y": draw.randint(0, 5, (ROWS * count * of, 1)),
         }
+        self.feed = {name: rows[ROWS * count * part :][: ROWS * count] for name, rows in whole.items()}
 
     def step(self, feed: dict[str, Any] | None = None) -> Any:
         return self.exe.run(self.program, feed=feed or self.feed, fetch_list=[self.loss], scope=self.scope)[0]

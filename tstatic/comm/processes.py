@@ -271,13 +271,26 @@ class Processes:
 
     # -------------------------------------------------------------------------------------------------------------- steps
     @contextlib.contextmanager
-    def step(self, timeout: float) -> Iterator[None]:
-        """Sets a deadline for all collectives in the block: each ends in time, or raises."""
+    def step(self, timeout: float, queued: bool = False) -> Iterator[None]:
+        """Sets a deadline for all collectives in the block: each ends in time, or raises.
+
+        Args:
+            timeout: Seconds.
+            queued: Whether its collectives are queued without this group: then the others learn here that this rank is in the step.
+        """
         before, self._deadline = self._deadline, time.monotonic() + timeout
+        if queued:
+            self.monitor.at = At(self.monitor.at.number + 1, "a step", True)
         try:
             yield
         finally:
             self._deadline = before
+
+    def blame(self, waited: float) -> RankFailedError | None:
+        """Returns an error that names the rank for which a step waits, of which this group does not know; ``None`` if none is."""
+        if not self.monitor.accused:
+            self.monitor.accuse(*self.monitor.failed_rank(waited))
+        return self.verdict()
 
     def watch_state(self, changed: bool, state: Callable[[], Mapping[str, str]]) -> None:
         """Makes the next :meth:`agree` compare parameters, if those of any rank may have changed between steps.
@@ -352,7 +365,7 @@ class Processes:
                     missing = monitor.absent(others, key, number, label)
                     monitor.accuse(missing[0], "late", f"did not come to the {label} within {waited:.3g} s, for which "
                                                        f"rank {self.rank} waits")  # fmt: skip
-                    return self._verdict() or monitor.error()
+                    return self.verdict() or monitor.error()
 
                 self._wait(arrived, late)
                 found = monitor.met(others, key, number) | {self.rank: label}
@@ -360,7 +373,7 @@ class Processes:
                 if odd:
                     text = f"is in the {found[odd[0]]} while rank {self.rank} is in the {label}"
                     monitor.accuse(odd[0], "diverged", text)
-                    raise self._verdict() or monitor.error()
+                    raise self.verdict() or monitor.error()
                 yield self._levels.members(ranks)
             except BaseException as error:
                 self._levels.stop()
@@ -396,7 +409,7 @@ class Processes:
     def _late(self, waited: float) -> RankFailedError:
         if not self.monitor.accused:
             self.monitor.accuse(*self.monitor.failed_rank(waited))
-        return self._verdict() or RankFailedError(
+        return self.verdict() or RankFailedError(
             f"{self.monitor.at.label} did not end within {waited:g} s",
             expected="a step shorter than FLAGS_step_timeout_s",
             received="no agreement on which rank is late",
@@ -405,7 +418,7 @@ class Processes:
 
     def _broken(self, error: RuntimeError) -> RankFailedError:
         """Returns the error for a broken connection of gloo: the monitor knows, or soon will, which rank failed."""
-        found = self._verdict()
+        found = self.verdict()
         if found is not None:
             return found
         self.monitor.fail("network", f"lost a connection: {error}")
@@ -416,7 +429,7 @@ class Processes:
             fix="look at the network between the machines",
         )
 
-    def _verdict(self) -> RankFailedError | None:
+    def verdict(self) -> RankFailedError | None:
         """Waits for the verdict, which soon follows the first sign of a failure; returns it, or ``None``."""
         deadline = time.monotonic() + _VERDICT
         while self.monitor.verdict is None and time.monotonic() < deadline:

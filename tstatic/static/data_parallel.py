@@ -15,10 +15,12 @@ import numpy as np
 from tstatic import flags, places
 from tstatic.comm import choice
 from tstatic.comm.group import Group
+from tstatic.comm.nccl import NcclError
+from tstatic.comm.nccl_transport import NcclProcesses
 from tstatic.comm.processes import Processes, digest
 from tstatic.comm.transport import ProcessTransport
 from tstatic.devices import Device, of_place, owner_of
-from tstatic.errors import PlaceError
+from tstatic.errors import PlaceError, RankFailedError
 from tstatic.ir.program import Program
 from tstatic.ir.text import shared_text
 from tstatic.runtime.feed import Arrays
@@ -144,22 +146,26 @@ class Replicas:
         whose = self.outer.exchange("choice of collectives", mine)
         chosen = choice.between_processes(self.devices, wanted, whose)
         self.between = self.group.outer = choice.for_processes(self.devices, chosen, self.outer)
-        if self.between.only_queues:
+        if isinstance(self.between, NcclProcesses):
             self.group.ended = self._ended
+            # What hangs in NCCL asks nobody.
+            self.outer.monitor.on_verdict = self.between.give_up
+            self.between.connect()
         self.choices.append(chosen)
         choice.tell("between the processes", chosen)
 
     def _ended(self, reached: Callable[[], bool]) -> None:
         """Returns when this process's device has ended a step, and the other processes have queued it."""
-        assert self.outer is not None
-        fault = getattr(self.between, "fault", None)
+        outer, between = self.outer, self.between
+        assert outer is not None
+        assert isinstance(between, NcclProcesses)
 
         def looked() -> bool:
-            if fault is not None and (error := fault()) is not None:
+            if (error := between.fault()) is not None:
                 raise error
             return reached()
 
-        self.outer.ended(looked)
+        outer.ended(looked)
 
     def _current_op(self, replica: int) -> str:
         return self.running.sessions[replica].current_op() if self.running is not None else ""
@@ -221,17 +227,29 @@ class Replicas:
                 return results
             if exchanges:
                 self._watch(self.outer, entry, feeds, scope, writes)
+            queued = self.group.ended is not None
             try:
-                with self.outer.step(timeout), wait_for_writes(scopes):
+                with self.outer.step(timeout, queued), wait_for_writes(scopes):
                     # The deadline of the process group comes first, because its error names the rank.
                     results = self.threads.run(tasks, timeout + LATER)
                 entry.sessions[0].writing.mend()
                 self.seen[scope] = scope.writes
                 return results
             except BaseException as error:
+                named = self._named(error, timeout) if queued else None
                 if self.between is not None:
-                    self.between.abort(error)
+                    self.between.abort(named or error)
+                if named is not None:
+                    raise named from error
                 raise
+
+    def _named(self, error: BaseException, timeout: float) -> RankFailedError | None:
+        """Returns an error that names the rank that failed; ``None`` if this one did, or the error names one."""
+        assert self.outer is not None
+        if self.threads.lost:
+            return self.outer.blame(timeout)
+        # Where a collective was ended, or another rank refused what it was fed, that rank tells of itself.
+        return self.outer.verdict() if isinstance(error, RankFailedError | NcclError) else None
 
     def _settings(self, entry: Bound) -> contextlib.AbstractContextManager[Any]:
         """Returns the block in which all sessions run."""
