@@ -80,6 +80,17 @@ def test_a_step_waits_once_on_each_gpu(kind: str, count: int, collectives: str) 
     assert found == [{"waits": 1}] * count
 
 
+def test_explain_says_what_moves_values_and_why() -> None:
+    with gpus(2) as (_, devices):
+        net = Net("plain", on(2), 2)
+        net.step()
+        told = str(net.program.explain(fetch_list=[net.loss]))
+        assert "values move by nccl, since each place is a GPU of its own" in told
+        assert net.program.explain(fetch_list=[net.loss]).to_dict()["distribution"]["choices"]
+    for device in devices:
+        assert -1 in {queue.priority for queue in device.cuda.made}, "collectives have a stream that goes first"
+
+
 def test_without_nccl_the_gpus_copy_from_each_other() -> None:
     with gpus(2, with_nccl=False):
         net = Net("plain", on(2), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _LEVELS = ("use_hierarchical_allreduce", "hierarchical_allreduce_inter_nranks")
@@ -55,6 +56,7 @@ class Report:
         gatherings: Number of collectives that send them.
         norms: Number of batch norms with common statistics.
         collectives: Number of collectives of all processes that the user's program has.
+        choices: What moves values, between the places of a process and between processes, and why; known when it runs.
     """
 
     how: Distribution
@@ -68,6 +70,7 @@ class Report:
     gatherings: int = 0
     norms: int = 0
     collectives: int = 0
+    choices: Sequence[object] = ()
 
     @property
     def replicas(self) -> int:
@@ -137,13 +140,16 @@ class Report:
             "block",
         )
         numbers: dict[str, object] = {name: getattr(self, name) for name in names}
-        return {**numbers, "owners": dict(self.owners), "before": self.before, "after": self.after}
+        moved = [str(choice) for choice in self.choices]
+        return {**numbers, "owners": dict(self.owners), "before": self.before, "after": self.after, "choices": moved}
 
     def __str__(self) -> str:
         lines = [
             f"{self.world} replicas, {self.replicas} of them in this process; collectives a step: {self.before} -> {self.after}",
             f"{self.gradients} gradients summed in {self.reductions} collectives",
         ]
+        # Of a process with one place the first is about nothing.
+        lines += [f"values move by {choice}" for choice in self.choices[self.replicas == 1 :]]
         if self.tables:
             lines.append(
                 f"{self.tables} of them are gradients of tables, of which only the rows looked up are exchanged"

@@ -453,7 +453,10 @@ class CompiledProgram:
         if not settings.parallel:
             return None
         build = settings.build
-        count = len(places_of(places.CPUPlace(), settings.places))
+        given = settings.places
+        listed = given if isinstance(given, list | tuple) else [given]
+        home = places.CPUPlace() if given is None or given is OWN_PLACE or not listed else places.resolve(listed[0])
+        count = len(places_of(home, given))
         return distribution(build, count, launch.agree(launch.current(), build), settings.bucket_megabytes)
 
     def explain(
@@ -508,6 +511,9 @@ class CompiledProgram:
         made = compile_program(
             self._program, build, [known], names, where, how=how, kept=pruned, numerics=self._settings.numerics
         )
+        ran = self._history.compilation
+        if made.report is not None and ran is not None and ran.report is not None:
+            made.report.choices = ran.report.choices
         fleet = self._program.distributed
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()
         chosen = () if self._settings.execution.num_threads else ("num_threads",)

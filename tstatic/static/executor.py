@@ -452,6 +452,8 @@ class Executor:
             if not rank:
                 write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
             devices = [key.device] if replicas is None else replicas.devices
+            if replicas is not None and made.report is not None:
+                made.report.choices = replicas.choices
             arenas = cache.arenas(devices, group)
             kept_feeds = fed_state(program, feeds[0], made.first.before.writes)
             entry = Bound(made, made.bind_scope(scope, devices, threads, group, rank, arenas), group, kept_feeds)
