@@ -160,7 +160,7 @@ def test_settings_of_both_strategies_reach_the_run() -> None:
     assert not settings.build.fuse_all_reduce_ops
     assert settings.build.gradient_scale_strategy is static.BuildStrategy.GradientScaleStrategy.One
     assert settings.iterations == 3
-    assert settings.bucket_megabytes == 32.0
+    assert settings.exchange.megabytes == 32.0
     exe = static.Executor()
     exe.run(static.default_startup_program())
     params = static.default_main_program().all_parameters()

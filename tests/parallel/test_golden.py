@@ -135,7 +135,7 @@ def test_explain_counts_what_the_replicas_exchange() -> None:
     assert sorted(report.owners.values()) == [0, 1]
     assert "collectives a step: 6 -> 4" in str(said)
     verdict = next(v for v in said.verdicts if v.name == "fuse_all_reduce_ops")
-    assert verdict.reason == "2 gradients go in 1 collectives."
+    assert verdict.reason == "2 gradients go in 1 collectives: 32 bytes a step."
     assert said.to_dict()["collectives"]["after"] == 4
     training.step({"X": ROWS[:4]})
     group = training.exe._replicas[2].group

@@ -15,6 +15,7 @@
 * ``process_ops``, ``process_collectives``  the collectives of ``paddle.distributed``: op definitions, and their functions
 * ``fluid_collectives``  the collectives of ``fluid.layers.collective``
 * ``distribution``  the settings and the report of data parallelism
+* ``buckets``, ``low_gradients``  which gradients travel together, and those that travel in 16 bits
 * ``data_parallel``, ``sync_batch_norm``  the passes and ops of data parallelism
 * ``finite_gradients``  whose gradients are not finite, before they are summed
 * ``feed_watch``  warns when processes are fed the same data
