@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -123,7 +124,7 @@ def calls(bucket: Sequence[Gradient], limit: float | None) -> list[int]:
     if not limit or size <= limit:
         return [size]
     most = max(int(limit) // GRAIN, 1) * GRAIN
-    each = -(-(-(-size // -(-size // most))) // GRAIN) * GRAIN
+    each = math.ceil(math.ceil(size / math.ceil(size / most)) / GRAIN) * GRAIN
     return [min(each, size - start) for start in range(0, size, each)]
 
 

@@ -81,7 +81,9 @@ def together(k: int, optimizer: str, clip: bool, amp: str, steps: int) -> Net:
     # By default places exchange gradients in the 16 bits in which they were computed, which rounds their sum; CPU places compute
     # float16 in float32.
     numerics = "strict" if amp == "bfloat16" else None
-    program = static.CompiledProgram(net.main, numerics=numerics).with_data_parallel(net.loss.name, places=[paddle.CPUPlace()] * k)
+    program = static.CompiledProgram(net.main, numerics=numerics).with_data_parallel(
+        net.loss.name, places=[paddle.CPUPlace()] * k
+    )
     for feed in batches(k, steps):
         net.run(feed, program)
     return net

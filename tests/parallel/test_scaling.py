@@ -195,8 +195,10 @@ def test_a_batch_of_uneven_parts_gives_the_mean_of_their_gradients() -> None:
 # --------------------------------------------------------------------------------------------------- counted in programs
 def inserted(program: FrozenProgram) -> tuple[int, int]:
     """Collectives of a program, those of a divided gradient counted each, and the bytes that they are given."""
-    given = {op: sum(program.metas[v].nbytes for v in op.reads()) for op in program.ops if op.definition.collective}
-    return sum(len(parts(n, op.attrs.get("limit", 0))) for op, n in given.items()), sum(given.values())
+    ops = [op for op in program.ops if op.definition.collective]
+    given = [sum(program.metas[v].nbytes for v in op.reads()) for op in ops]
+    calls = sum(len(parts(n, op.attrs.get("limit", 0))) for op, n in zip(ops, given, strict=True))
+    return calls, sum(given)
 
 
 def spread(name: str, places: int, sharded: bool, together: bool) -> tuple[list[FrozenProgram], Report]:

@@ -18,7 +18,9 @@ WIDE = "@WIDE"
 """Suffix of the name of what is read of it afterwards."""
 
 
-def send_low(program: FrozenProgram, gradients: Sequence[Gradient], how: Distribution) -> tuple[FrozenProgram, list[Gradient]]:
+def send_low(
+    program: FrozenProgram, gradients: Sequence[Gradient], how: Distribution
+) -> tuple[FrozenProgram, list[Gradient]]:
     """Makes 16-bit values of gradients what the replicas exchange.
 
     Where the op that completes a float32 gradient casts it from 16 bits, as mixed precision does for an update in float32, what it

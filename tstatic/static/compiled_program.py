@@ -42,6 +42,7 @@ from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import Target
 
 S = TypeVar("S", BuildStrategy, ExecutionStrategy)
+_PLAIN_EXCHANGE = Exchange()
 ASSUMED = 16
 """The size that an explanation assumes if the program leaves it open."""
 
@@ -68,7 +69,7 @@ class Settings:
     parallel: bool = False
     places: Any = None
     share: History | None = None
-    exchange: Exchange = Exchange()
+    exchange: Exchange = _PLAIN_EXCHANGE
     statuses: tuple[PropertyStatus, ...] = ()
     numerics: str | None = None
     threads: int = field(init=False)

@@ -41,8 +41,8 @@ BLOCKS = active(
     "then over the blocks. NCCL is told of no blocks: it finds the topology of the machines by itself."
 )
 RINGS = active(
-    "the collectives of a program take turns over so many rings, each with a stream of its own, and under NCCL with a communicator of "
-    "its own. CPU places work in one stream."
+    "the collectives of a program take turns over so many rings, each with a stream of its own, and under NCCL with a "
+    "communicator of its own. CPU places work in one stream."
 )
 
 

@@ -109,8 +109,8 @@ class _Fields:
     nccl_comm_num = _active(1, "the collectives take turns over so many rings, each with a stream of its own.")
     sync_nccl_allreduce = _active(
         True,
-        "set to True by the script, the host waits behind each collective. Left alone it does not, though Paddle's default is True: "
-        "a step then waits once, at its end.",
+        "set to True by the script, the host waits behind each collective. Left alone it does not, though Paddle's default is "
+        "True: a step then waits once, at its end.",
     )
     _calc_comm_same_stream = _active(
         False, "collectives go into the stream of the computation: nothing runs beside them."
