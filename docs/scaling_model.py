@@ -17,11 +17,13 @@ class Gradient:
         nbytes: Its size; the parameter has the same.
         elements: Number of its elements.
         ready: The share of the backward part's time after which it is complete.
+        dtype: The type of its elements.
     """
 
     nbytes: int
     elements: int
     ready: float
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Network:
         call: Seconds that a collective takes whatever its size and the number of devices.
         hop_inside: Seconds from a device to the next in its machine.
         hop_across: Seconds from a machine to the next.
+        doubling: Whether values go over a tree of the machines, in as many steps as their number has doublings, instead of around
+            the ring.
     """
 
     title: str
@@ -76,11 +80,13 @@ class Network:
     call: float
     hop_inside: float
     hop_across: float
+    doubling: bool = False
 
     def time(self, devices: int, on_link: float, rounds: int) -> float:
         """Seconds of a collective that puts so many bytes on its busiest link and goes around the ring so many times."""
         machines = -(-devices // self.machine)
-        hops = (devices - machines) * self.hop_inside + (machines - 1) * self.hop_across
+        across = math.ceil(math.log2(machines)) if self.doubling else machines - 1
+        hops = (devices - machines) * self.hop_inside + across * self.hop_across
         speed = self.inside if machines == 1 else min(self.inside, self.across)
         return self.call + rounds * hops + on_link / speed
 
@@ -95,27 +101,33 @@ GRAIN = 256
 
 
 def buckets(gradients: Sequence[Gradient], limit: float | None, last: float = LAST) -> Iterator[list[Gradient]]:
-    """Neighbours that are summed together: as many as fit into ``limit`` bytes, at least one; ``None``: all.
+    """Gradients of one dtype that are summed together: as many as fit into ``limit`` bytes, at least one; ``None``: all.
 
     Where there is a limit, the first bucket ends with the gradient that fills ``FIRST`` bytes, and the last one has the gradients
     of the last ``last`` bytes, at least one.
     """
+    first = FIRST if limit is not None else math.inf
     if limit is None:
-        yield from [list(gradients)] if gradients else []
-        return
+        limit = last = math.inf
     tail, room = len(gradients) - 1, min(limit, last) - gradients[-1].nbytes
     while tail > 0 and gradients[tail - 1].nbytes <= room:
         tail -= 1
         room -= gradients[tail].nbytes
-    bucket: list[Gradient] = []
-    first = True
+    current: dict[str, list[Gradient]] = {}
+    begun: set[str] = set()
+    done: list[list[Gradient]] = []
     for number, g in enumerate(gradients):
+        if number == tail:
+            done += current.values()
+            current = {}
+        bucket = current.setdefault(g.dtype, [])
         size = sum(b.nbytes for b in bucket)
-        if bucket and (size + g.nbytes > limit or number == tail or (first and size >= min(limit, FIRST))):
-            yield bucket
-            bucket, first = [], False
+        if bucket and (size + g.nbytes > limit or (g.dtype not in begun and size >= min(limit, first))):
+            done.append(bucket)
+            begun.add(g.dtype)
+            bucket = current[g.dtype] = []
         bucket.append(g)
-    yield bucket
+    yield from sorted([*done, *current.values()], key=lambda bucket: bucket[-1].ready)
 
 
 def calls(bucket: Sequence[Gradient], limit: float | None) -> list[int]:
