@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "bench")]
 
 from models import MODELS  # noqa: E402 - the line above makes these importable for a script
-from scaling_model import MEGABYTE, Network, all_reduce_step, ring_all_reduce  # noqa: E402
+from scaling_model import MEGABYTE, Gradient, Network, Work, all_reduce_step, ring_all_reduce  # noqa: E402
 from scaling_table import PARTS, SWITCH, short_step  # noqa: E402
 
 import tstatic as paddle  # noqa: E402
@@ -216,6 +217,19 @@ def planned(name: str, devices: int, megabytes: float | None = BUCKET_MEGABYTES,
     return Planned(name, plan, metas, _times(plan, metas), report)
 
 
+def work_of(name: str) -> Work:
+    """A model's fused step as the formulas see it: each gradient when the step that makes it has ended."""
+    step = planned(name, 2, 0.0)
+    parts, found = dict.fromkeys(PARTS, 0.0), []
+    for one in step.plan.steps:
+        if one.op.type == "c_allreduce_sum":
+            found.append((step.metas[one.op.reads()[0]], parts["backward"]))
+        elif one.how not in ("view", "joined"):
+            parts[part_of(one.op)] += step.seconds[one.op.writes()[0]]
+    gradients = tuple(Gradient(m.nbytes, m.numel, at / parts["backward"], m.dtype.name) for m, at in found)
+    return Work(MODELS[name].title, gradients, *PARTS.values(), clipped=True)
+
+
 def _times(plan: Plan, metas: Mapping[str, Meta]) -> Seconds:
     """Each step's time by its products or its bytes, whichever take longer, so scaled that the parts of a step take theirs."""
     raw: dict[str, tuple[str, float]] = {}
@@ -272,6 +286,7 @@ def run(step: Planned, devices: int, network: Network, replicas: int | None = No
     found = max(one.device_seconds or 0.0 for one in sessions)
     for one in sessions:
         one.drop()
+    gc.collect()  # addresses are scarce, too, and sessions are known to each other
     return found
 
 
