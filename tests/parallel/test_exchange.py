@@ -68,7 +68,7 @@ def train(
         counted = group.calls - before[0], group.moved - before[1]
         before = group.calls, group.moved
     names = [p.name for p in built.main.all_parameters()]
-    values = {n: np.array(scope.find_var(n).get_tensor()) for n in names}  # type: ignore[union-attr]
+    values = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
     running = exe._replicas[PLACES].running
     assert running is not None
     made = Trained(values, *counted, running.sessions)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from tstatic.display import counted, size
 
 MEGABYTE = 1 << 20
+"""Bytes of what flags and strategies call a megabyte, as Paddle's do."""
 BUCKET_MEGABYTES = 25.0
 """Megabytes of a bucket where sums run beside the backward part: large enough that a call's latency is a small share of it."""
 FIRST_BYTES = MEGABYTE

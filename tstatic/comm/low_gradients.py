@@ -43,9 +43,11 @@ def send_low(
     before: dict[int, list[FrozenOp]] = {}
     renamed: dict[str, tuple[str, int]] = {}
     sent: dict[str, str] = {}
+    # What else reads the 16-bit value, the user who fetches it included, must go on to see this replica's own.
     only = _read_once(program)
     for g in gradients:
         op = program.ops[g.made]
+        # Not in front of other gradients: the stream of the computation would wait there for a sum that is on its way.
         at = min(g.read, end)
         if how.low and _widens(op, metas) and op.reads()[0] in only:
             removed.add(g.made)
@@ -62,11 +64,12 @@ def send_low(
     if not sent:
         return program, list(gradients)
     ops: list[FrozenOp] = []
-    for number, op in enumerate((*program.ops, None)):
+    for number, op in enumerate(program.ops):
         ops += before.get(number, ())
-        if op is not None and number not in removed:
+        if number not in removed:
             late = {v: renamed[v][0] for v in op.reads() if v in renamed and renamed[v][1] <= number}
             ops += [op.with_inputs(late) if late else op, *behind.get(number, ())]
+    ops += before.get(len(program.ops), ())
     fetches = tuple((name, renamed[v][0] if v in renamed else v) for name, v in program.fetches)
     writes = {var: renamed[v][0] if v in renamed else v for var, v in program.writes.items()}
     program = program.edit(ops=tuple(ops), metas=metas, names=names, fetches=fetches, writes=writes)
