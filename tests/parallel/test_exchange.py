@@ -12,10 +12,12 @@ import pytest
 
 import tstatic as paddle
 from tests.parallel.golden import Net, strategy
-from tstatic import devices, static
-from tstatic.comm.distribution import Exchange
+from tstatic import devices, fluid, static
+from tstatic.comm.data_parallel import distribute
+from tstatic.comm.distribution import Distribution, Exchange
 from tstatic.devices.clock import FakeStream
 from tstatic.devices.fake import FakeDevice
+from tstatic.static import pipeline
 from tstatic.static.compiled_program import Settings
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
@@ -252,3 +254,18 @@ def test_explain_says_where_and_how_gradients_travel() -> None:
     assert "of at most 25 MB" in reasons["fuse_all_reduce_ops"]
     assert "6 of them in 16 bits" in reasons["fuse_all_reduce_ops"]
     assert "take turns over 2 rings" in str(said.collectives)
+
+
+# ---------------------------------------------------------------------------------------------------------- accumulation
+@pytest.mark.parametrize(("wrapped", "half"), [(False, False), (False, True), (True, False)])
+def test_between_processes_a_run_that_completes_no_sum_sends_none(wrapped: bool, half: bool) -> None:
+    """Also where a cast stands between the sum over runs and the exchange; casts of merged sums send 16 bits."""
+    built = net(lambda rule: fluid.optimizer.GradientMergeOptimizer(bf16(rule) if wrapped else rule, 2))
+    frozen, _ = pipeline.simplify(built.main, BuildStrategy(), ["X"], [built.loss.name])
+    (program, *_), report = distribute(frozen, Distribution(1, 2, half=half, bucket_bytes=1024.0))
+    holds = {op.outputs[0] for op in program.ops if op.type == "not_equal"}
+    assert len(holds) == 1
+    sums = [op for op in program.ops if op.type == "c_allreduce_sum"]
+    assert len(sums) > 2
+    assert {op.inputs[1] for op in sums} == holds
+    assert report.low == (6 if half else 0)
