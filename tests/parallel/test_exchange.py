@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.helpers.gpu import first_gpu
 from tests.parallel.golden import Net, strategy
 from tstatic import devices, fluid, static
 from tstatic.comm.data_parallel import distribute
@@ -245,6 +246,29 @@ def test_the_host_waits_behind_each_collective_where_that_is_asked_for(monkeypat
         waiting = train(net(), Exchange(waits=True))
     same(without, waiting)
     assert count["waits"] == 2 * PLACES * 6, "two steps, six gradients"
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "same stream": {"exchange": Exchange(same_stream=True)},
+    "waits": {"exchange": Exchange(waits=True)},
+    "float16": {"exchange": Exchange(half=True)},
+    "rings": {"build": strategy(nccl_comm_num=3)},
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("wrap", [lambda rule: rule, bf16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("way", WAYS)
+def test_two_places_of_a_gpu_exchange_what_those_of_the_cpu_do(way: str, wrap: Callable[[Any], Any]) -> None:
+    paddle.set_flags({"FLAGS_fuse_parameter_memory_size": 1 / 1024})
+    with first_gpu(), devices.use("gpu"):
+        found = train(net(wrap), **WAYS[way])
+    wanted = train(net(wrap), **WAYS[way])
+    assert (found.calls, found.nbytes) == (wanted.calls, wanted.nbytes)
+    for name, value in wanted.values.items():
+        # The table of tolerances: bfloat16 has rtol 1.6e-2, and torch adds its products in another order.
+        np.testing.assert_allclose(found.values[name], value, rtol=1.6e-2, atol=1e-3, err_msg=name)
 
 
 def test_explain_says_where_and_how_gradients_travel() -> None:

@@ -188,7 +188,8 @@ class Communicator:
     Attributes:
         device: The device that holds the replica's arrays.
         stream: The stream of the replica's collectives.
-        ring: Number of the ring that they use: those of one ring are ordered, those of several may run at the same time.
+        ring: Number of the ring that they use: those of one ring are ordered, those of several may run at the same time, so that a
+            library that has communicators of its own needs one for each.
         op: The collective op that is bound, for error messages.
         buffers: The memory that collectives allocated.
     """
