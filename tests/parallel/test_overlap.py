@@ -93,3 +93,15 @@ def test_a_longer_link_shows_in_the_run() -> None:
     step = clock.planned("gpt-bf16", 8)
     slower = replace(tables.SWITCH, inside=tables.SWITCH.inside / 2)
     assert clock.waited(step, 8, slower, replicas=2) > 1.5 * clock.waited(step, 8, replicas=2)
+
+
+def test_buckets_are_cut_from_the_back_of_the_flat_gradient_buffer() -> None:
+    step = clock.planned("gpt-bf16", 8)
+    sums = [one.op for one in step.plan.steps if one.op.type == "c_allreduce_sum"]
+    firsts: dict[str, list[int]] = {}
+    for op in sums:
+        slots = [(step.plan.storage[v].offset, step.metas[v]) for v in op.outputs[0] or ()]
+        firsts.setdefault(slots[0][1].dtype.name, []).append(min(offset for offset, _ in slots))
+    assert {dtype: len(found) for dtype, found in firsts.items()} == {"bfloat16": 9, "float32": 1}
+    for found in firsts.values():
+        assert found == sorted(found, reverse=True)
