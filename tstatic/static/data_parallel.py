@@ -14,6 +14,7 @@ import numpy as np
 
 from tstatic import flags, places
 from tstatic.comm import choice
+from tstatic.comm.distribution import Distribution
 from tstatic.comm.group import Group
 from tstatic.comm.nccl import NcclError
 from tstatic.comm.nccl_transport import NcclProcesses
@@ -80,10 +81,11 @@ def joined_by(on: Iterable[places.Place]) -> tuple[tuple[Device, ...], str]:
     return tuple(map(of_place, on)), choice.asked()
 
 
-def _digest(program: Program, build: BuildStrategy) -> str:
-    """Returns a digest of what must be equal in all processes: the program, and the strategy except ``trainer_id``."""
+def _digest(program: Program, build: BuildStrategy, how: Distribution) -> str:
+    """Returns a digest of what must be equal in all processes: program, strategy except ``trainer_id``, how gradients are cut."""
     same = [(p.name, repr(getattr(build, p.name))) for p in type(build).properties() if p.name != "trainer_id"]
-    return hashlib.sha256(f"{shared_text(program)}{same}".encode()).hexdigest()[:16]
+    cut = how.bucket_bytes, how.last_bytes, how.bucket_count, how.low, how.half
+    return hashlib.sha256(f"{shared_text(program)}{same}{cut}".encode()).hexdigest()[:16]
 
 
 def _held(scope: Scope, names: Iterable[str]) -> list[tuple[str, np.ndarray[Any, Any]]]:
@@ -186,7 +188,9 @@ class Replicas:
         uid = compilation.program.uid
         if uid not in met:  # not at each compilation: a process also compiles again when its own sizes change
             met[uid] = next(_numbers)
-        if self.outer.check_same(f"{met[uid]} {_digest(compilation.program, build)}", "program or strategy"):
+        if self.outer.check_same(
+            f"{met[uid]} {_digest(compilation.program, build, compilation.report.how)}", "program or strategy"
+        ):
             # Each process initialised its own state: all start with the first one's.
             held = _held(scope, sorted(compilation.touched[0]))
             self.outer.broadcast([a for _, a in held])

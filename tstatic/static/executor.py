@@ -434,7 +434,7 @@ class Executor:
             replicas = self._join(key.place, build)
             group, rank = replicas.group, replicas.rank
             processes = None if replicas.outer is None else replicas.outer.launch
-            how = distribution(build, len(feeds), processes, settings.bucket_megabytes)
+            how = distribution(build, len(feeds), processes, settings.exchange, key.device.deferred, settings.numerics)
         if entry is None:
             made = compile_program(
                 program,
