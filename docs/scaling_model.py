@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,11 +17,13 @@ class Gradient:
         nbytes: Its size; the parameter has the same.
         elements: Number of its elements.
         ready: The share of the backward part's time after which it is complete.
+        dtype: The type of its elements.
     """
 
     nbytes: int
     elements: int
     ready: float
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Network:
         call: Seconds that a collective takes whatever its size and the number of devices.
         hop_inside: Seconds from a device to the next in its machine.
         hop_across: Seconds from a machine to the next.
+        doubling: Whether values go over a tree of the machines, in as many steps as their number has doublings, instead of around
+            the ring.
     """
 
     title: str
@@ -75,26 +80,64 @@ class Network:
     call: float
     hop_inside: float
     hop_across: float
+    doubling: bool = False
 
     def time(self, devices: int, on_link: float, rounds: int) -> float:
         """Seconds of a collective that puts so many bytes on its busiest link and goes around the ring so many times."""
         machines = -(-devices // self.machine)
-        hops = (devices - machines) * self.hop_inside + (machines - 1) * self.hop_across
+        across = math.ceil(math.log2(machines)) if self.doubling else machines - 1
+        hops = (devices - machines) * self.hop_inside + across * self.hop_across
         speed = self.inside if machines == 1 else min(self.inside, self.across)
         return self.call + rounds * hops + on_link / speed
 
 
 # ---------------------------------------------------------------------------------------------------- calls and bytes
-def buckets(gradients: Sequence[Gradient], limit: float | None) -> Iterator[list[Gradient]]:
-    """Neighbours that are summed in one call: as many as fit into ``limit`` bytes, at least one; ``None``: all."""
-    bucket: list[Gradient] = []
-    for g in gradients:
-        if bucket and limit is not None and sum(b.nbytes for b in bucket) + g.nbytes > limit:
-            yield bucket
-            bucket = []
+FIRST = MEGABYTE
+"""Bytes that end the first bucket: it starts early."""
+LAST = MEGABYTE
+"""Most bytes of the last bucket: what has not started when the backward part ends."""
+GRAIN = 256
+"""Bytes of which the parts of a divided gradient are multiples."""
+
+
+def buckets(gradients: Sequence[Gradient], limit: float | None, last: float = LAST) -> Iterator[list[Gradient]]:
+    """Gradients of one dtype that are summed together: as many as fit into ``limit`` bytes, at least one; ``None``: all.
+
+    Where there is a limit, the first bucket ends with the gradient that fills ``FIRST`` bytes, and the last one has the gradients
+    of the last ``last`` bytes, at least one.
+    """
+    first = FIRST if limit is not None else math.inf
+    if limit is None:
+        limit = last = math.inf
+    tail, room = len(gradients) - 1, min(limit, last) - gradients[-1].nbytes
+    while tail > 0 and gradients[tail - 1].nbytes <= room:
+        tail -= 1
+        room -= gradients[tail].nbytes
+    current: dict[str, list[Gradient]] = {}
+    begun: set[str] = set()
+    done: list[list[Gradient]] = []
+    for number, g in enumerate(gradients):
+        if number == tail:
+            done += current.values()
+            current = {}
+        bucket = current.setdefault(g.dtype, [])
+        size = sum(b.nbytes for b in bucket)
+        if bucket and (size + g.nbytes > limit or (g.dtype not in begun and size >= min(limit, first))):
+            done.append(bucket)
+            begun.add(g.dtype)
+            bucket = current[g.dtype] = []
         bucket.append(g)
-    if bucket:
-        yield bucket
+    yield from sorted([*done, *current.values()], key=lambda bucket: bucket[-1].ready)
+
+
+def calls(bucket: Sequence[Gradient], limit: float | None) -> list[int]:
+    """Bytes of the calls that sum a bucket: one, or equal ones of at most ``limit`` where a gradient is larger."""
+    size = sum(g.nbytes for g in bucket)
+    if not limit or size <= limit:
+        return [size]
+    most = max(int(limit) // GRAIN, 1) * GRAIN
+    each = math.ceil(math.ceil(size / math.ceil(size / most)) / GRAIN) * GRAIN
+    return [min(each, size - start) for start in range(0, size, each)]
 
 
 def owners(gradients: Sequence[Gradient], devices: int) -> list[int]:
@@ -124,15 +167,20 @@ class Traffic:
     nbytes: int
 
 
+def sums(work: Work, limit: float | None) -> int:
+    """Number of calls that sum the gradients."""
+    return sum(len(calls(bucket, limit)) for bucket in buckets(work.gradients, limit))
+
+
 def all_reduce_traffic(work: Work, limit: float | None) -> Traffic:
     """Every bucket of gradients is summed once; the number of devices does not matter."""
-    return Traffic(len(list(buckets(work.gradients, limit))), work.nbytes)
+    return Traffic(sums(work, limit), work.nbytes)
 
 
 def reduce_traffic(work: Work, limit: float | None, together: bool = True) -> Traffic:
     """Gradients are summed at the owners, then parameters are sent from them; so are, before, the parts of a norm."""
-    calls = len(list(buckets(work.gradients, limit))) + (1 if together else len(work.gradients))
-    return Traffic(calls + work.clipped, 2 * work.nbytes + norm_bytes(work))
+    sends = 1 if together else len(work.gradients)
+    return Traffic(sums(work, limit) + sends + work.clipped, 2 * work.nbytes + norm_bytes(work))
 
 
 def norm_bytes(work: Work) -> int:
@@ -177,8 +225,9 @@ def all_reduce_step(work: Work, devices: int, network: Network, limit: float | N
         return Step(work.alone, 0.0, work.update, 0.0)
     end = 0.0
     for bucket in buckets(work.gradients, limit):
-        size = ring_all_reduce(sum(g.nbytes for g in bucket), devices)
-        end = max(end, bucket[-1].ready * work.backward) + network.time(devices, size, 2)
+        end = max(end, bucket[-1].ready * work.backward)
+        for nbytes in calls(bucket, limit):
+            end += network.time(devices, ring_all_reduce(nbytes, devices), 2)
     waited = max(0.0, end - work.backward)
     return Step(work.alone + waited, waited, work.update, ring_all_reduce(work.nbytes, devices))
 
@@ -193,7 +242,10 @@ def reduce_step(work: Work, devices: int, network: Network, limit: float | None,
         size = ring_to_owners(owned(bucket, places[at : at + len(bucket)], devices))
         at += len(bucket)
         sent += size
-        end = max(end, bucket[-1].ready * work.backward) + network.time(devices, size, 1)
+        end = max(end, bucket[-1].ready * work.backward)
+        parts = calls(bucket, limit)
+        for nbytes in parts:
+            end += network.time(devices, size * nbytes / sum(parts), 1)
     loads = owned(work.gradients, places, devices)
     size = ring_to_owners(loads) if together else work.nbytes
     sends = 1 if together else len(work.gradients)

@@ -45,6 +45,12 @@ LIMIT = 25 * MEGABYTE
 LIMITS = (0, MEGABYTE, 5 * MEGABYTE, LIMIT, 50 * MEGABYTE, 100 * MEGABYTE, None)
 
 
+PARTS = {"forward": 4.8e-3, "backward": 10.2e-3, "update": 0.9e-3}
+"""Seconds of GPT-2's step of 8 x 1024 tokens on one H200."""
+SWITCH = Network("sums in the switch", 8, 450e9, 8 * 50e9 * 0.9, 25e-6, 0.0, 20.9e-6, doubling=True)
+"""GPUs of a machine whose switch adds, and a tree over the machines."""
+
+
 class Chip:
     """What the page's section on sources says of a GPU: products and bytes per second, and its connections."""
 
@@ -105,7 +111,11 @@ def timeline(frozen: FrozenProgram, given: dict[str, Meta], chip: Chip) -> tuple
             backward += seconds(op, metas, chip)
         elif not op.role & OpRole.Optimize:
             forward += seconds(op, metas, chip)
-    return tuple(Gradient(m.nbytes, m.numel, min(1.0, at / backward)) for m, at in found), forward, backward
+    return (
+        tuple(Gradient(m.nbytes, m.numel, min(1.0, at / backward), m.dtype.name) for m, at in found),
+        forward,
+        backward,
+    )
 
 
 @functools.cache
@@ -116,6 +126,13 @@ def work(name: str) -> Work:
     update = streams * sum(g.elements for g in gradients) / chip.memory
     rest, share = samples / speed - update, backward / (forward + backward)
     return Work(MODELS[name].title, gradients, rest * (1 - share), rest * share, update, name == "gpt")
+
+
+@functools.cache
+def short_step(name: str) -> Work:
+    """GPT-2's step of 8 x 1024 tokens, whose parts take ``PARTS``: nothing of it is long enough to hide a slow exchange."""
+    gradients, *_ = timeline(*frozen_step(name), H100)
+    return Work(MODELS[name].title, gradients, *PARTS.values(), clipped=True)
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
@@ -180,6 +197,27 @@ def bucket_table(name: str) -> list[str]:
     return table(head, rows)
 
 
+def exposed_table() -> list[str]:
+    """What a step of 8 x 1024 tokens waits for, by number of devices and type of the gradients."""
+    rows = []
+    for k in (8, 64, 1024):
+        row = [f"{k:,}"]
+        for name in ("gpt-bf16", "gpt"):
+            one = short_step(name)
+            step = all_reduce_step(one, k, SWITCH, LIMIT)
+            row += [
+                f"{all_reduce_traffic(one, LIMIT).calls}",
+                _mb(step.sent),
+                _ms(step.waited),
+                f"{step.waited / one.alone:.1%}",
+            ]
+        rows.append(row)
+    head = ["Devices"]
+    for kind in ("bfloat16", "float32"):
+        head += [f"{kind}: calls", "MB sent", "ms waited", "of the step"]
+    return table(head, rows)
+
+
 def sending(name: str) -> list[str]:
     """What it costs to send parameters one by one."""
     one, chip = work(name), CASES[name][0]
@@ -207,6 +245,7 @@ def blocks() -> Iterator[tuple[str, list[str]]]:
         yield f"{name} time", time_table(name)
         yield f"{name} sending", sending(name)
         yield f"{name} buckets", bucket_table(name)
+    yield "exposed", exposed_table()
 
 
 def filled(page: str, parts: Sequence[tuple[str, list[str]]]) -> str:

@@ -85,7 +85,9 @@ def serve() -> dict[str, Any] | None:
 def run(order: dict[str, Any]) -> None:
     """Runs a case."""
     module = next(
-        one for one in (cases, gradient_cases, net_cases, port_cases, transport_cases) if hasattr(one, order["case"])
+        one
+        for one in (cases, gradient_cases, nccl_cases, net_cases, port_cases, transport_cases)
+        if hasattr(one, order["case"])
     )
     getattr(module, order["case"])(**order["arguments"])
 
@@ -109,7 +111,7 @@ def run_and_exit(order: dict[str, Any]) -> None:
 if __name__ == "__main__":
     import torch.distributed  # noqa: F401 - the reason for this process
 
-    from tests.comm import cases, gradient_cases, net_cases, port_cases, transport_cases
+    from tests.comm import cases, gradient_cases, nccl_cases, net_cases, port_cases, transport_cases
     from tstatic import distributed, static  # noqa: F401 - so that ranks find them imported
 
     gc.freeze()

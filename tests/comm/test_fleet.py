@@ -114,6 +114,31 @@ def test_what_a_strategy_says_acts_on_both_ranks(pool: Pool, fields: dict[str, A
     assert said[0][1][1] != said[0][0][1]
 
 
+def test_where_collectives_are_queued_changes_no_bits(pool: Pool) -> None:
+    plain = _train(pool, "adam", 3, {})
+    queued = {
+        "nccl_comm_num": 2,
+        "_calc_comm_same_stream": True,
+        "sync_nccl_allreduce": True,
+        "last_comm_group_size_MB": 0.25,
+    }
+    assert [end[1] for _, end in _train(pool, "adam", 3, queued)] == [end[1] for _, end in plain]
+
+
+@pytest.mark.parametrize("fields", [{"fp16_allreduce": True}, {"fp16_allreduce": True, "gradient_merge": True}])
+def test_gradients_can_be_sent_as_float16(pool: Pool, fields: dict[str, Any]) -> None:
+    merge = {"gradient_merge_configs": {"k_steps": 2}} if "gradient_merge" in fields else {}
+    said = _train(pool, "sgd", 4, {**fields, **merge})
+    _alike(said)
+    wanted = _train(pool, "sgd", 4, {**fields, **merge, "fp16_allreduce": False})
+    found, exact = (one[0][1][1] for one in (said, wanted))
+    assert found != exact
+    for a, b in zip(found, exact, strict=True):
+        low, wide = (np.frombuffer(bytes.fromhex(v), np.float32) for v in (a, b))
+        # The table of tolerances: float16 has rtol 1e-3.
+        np.testing.assert_allclose(low, wide, rtol=1e-3, atol=1e-3)
+
+
 def test_the_gradient_of_the_loss_can_start_at_one(pool: Pool) -> None:
     mean = _train(pool, "sgd", 1, {})
     total = _train(pool, "sgd", 1, {"gradient_scale_configs": {"scale_strategy": "sum"}})

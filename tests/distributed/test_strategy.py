@@ -12,6 +12,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
+from tstatic.comm.distribution import Exchange
 from tstatic.distributed import fleet
 from tstatic.distributed.fleet.applied import settings_of
 from tstatic.distributed.fleet.strategy import FIELDS
@@ -130,7 +131,36 @@ def test_fields_that_are_accepted_without_effect_change_no_op() -> None:
 
     idle = {n: True for n, f in FIELDS.items() if f.outcome.status == "no effect" and isinstance(f.default, bool)}
     assert len(idle) > 10
-    assert ops(**idle, nccl_comm_num=3, conv_workspace_size_limit=1, last_comm_group_size_MB=2.0) == ops()
+    # What says how gradients travel changes no op of the program either: the passes of a run insert the collectives.
+    travel = {"nccl_comm_num": 3, "last_comm_group_size_MB": 2.0, "fp16_allreduce": True, "sync_nccl_allreduce": True}
+    assert ops(**idle, **travel, _calc_comm_same_stream=True, conv_workspace_size_limit=1) == ops()
+
+
+def test_how_gradients_travel_reaches_the_run() -> None:
+    strategy = fleet.DistributedStrategy()
+    assert settings_of(strategy, 2).exchange == Exchange(32.0, 1.0)
+    assert settings_of(strategy, 2).build.nccl_comm_num == 1
+    strategy.fuse_grad_size_in_MB, strategy.last_comm_group_size_MB = 8, 0.5
+    strategy.fp16_allreduce = strategy._calc_comm_same_stream = strategy.sync_nccl_allreduce = True
+    strategy.nccl_comm_num = 2
+    settings = settings_of(strategy, 2)
+    assert settings.exchange == Exchange(8.0, 0.5, same_stream=True, waits=True, half=True)
+    assert settings.build.nccl_comm_num == 2
+
+
+def test_only_a_script_that_asks_for_it_makes_the_host_wait_behind_each_collective() -> None:
+    """Paddle's default is True, which scripts do not know of; the examples of its pages set it."""
+    strategy = fleet.DistributedStrategy()
+    assert strategy.sync_nccl_allreduce
+    assert not settings_of(strategy, 2).exchange.waits
+    asked = fleet.DistributedStrategy()
+    asked.sync_nccl_allreduce = True
+    for one in (asked, copy.copy(asked), copy.deepcopy(asked), pickle.loads(pickle.dumps(asked))):
+        assert settings_of(one, 2).exchange.waits
+        assert one == asked
+        assert one != strategy
+    asked.sync_nccl_allreduce = False
+    assert not settings_of(asked, 2).exchange.waits
 
 
 def test_every_field_is_explained_with_the_program() -> None:
@@ -160,7 +190,7 @@ def test_settings_of_both_strategies_reach_the_run() -> None:
     assert not settings.build.fuse_all_reduce_ops
     assert settings.build.gradient_scale_strategy is static.BuildStrategy.GradientScaleStrategy.One
     assert settings.iterations == 3
-    assert settings.bucket_megabytes == 32.0
+    assert settings.exchange.megabytes == 32.0
     exe = static.Executor()
     exe.run(static.default_startup_program())
     params = static.default_main_program().all_parameters()

@@ -151,7 +151,7 @@ class Library:
     def capturing(self, graph: Recorded | None) -> None:
         self._threads.capturing = graph
 
-    def Stream(self, index: int) -> Queue:
+    def Stream(self, index: int, priority: int = 0) -> Queue:
         self.made.append(Queue(self))
         return self.made[-1]
 

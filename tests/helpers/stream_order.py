@@ -172,8 +172,9 @@ class OrderedLibrary(Library):
         self.order, self.index = order, index
         self.current = OrderedQueue(self)
 
-    def Stream(self, index: int) -> OrderedQueue:
+    def Stream(self, index: int, priority: int = 0) -> OrderedQueue:
         made = OrderedQueue(self)
+        made.priority = priority
         self.made.append(made)
         return made
 

@@ -45,11 +45,19 @@ KINDS: dict[str, tuple[Build, dict[str, Any]]] = {
 
 
 class Net:
-    """A net with a convolution, a batch norm, labels, and an update, on so many places."""
+    """A net with a convolution, a batch norm, labels, and an update, on so many places (or a list of them).
 
-    def __init__(self, kind: str, place: Any, count: int) -> None:
+    Args:
+        kind: One of :data:`KINDS`.
+        place: The place.
+        count: How many of them.
+        of, part: How many processes there are, and which of them this is.
+    """
+
+    def __init__(self, kind: str, place: Any, count: int, of: int = 1, part: int = 0) -> None:
         build, switches = KINDS[kind]
         self.count = count
+        every = place if isinstance(place, list) else [place] * count
         with static.program_guard(static.Program(), static.Program()), paddle.utils.unique_name.guard():
             paddle.seed(3)
             x, y = static.data("x", [None, 2, 6, 6]), static.data("y", [None, 1], "int64")
@@ -58,19 +66,20 @@ class Net:
             loss = self.loss = paddle.mean(nn.functional.cross_entropy(h, y))
             build(loss)
             self.main = static.default_main_program()
-            self.scope, self.exe = static.Scope(), static.Executor(place)
+            self.scope, self.exe = static.Scope(), static.Executor(every[0])
             with static.scope_guard(self.scope):
                 self.exe.run(static.default_startup_program())
             strategy = static.BuildStrategy()
             for name, value in switches.items():
                 setattr(strategy, name, value)
             program = static.CompiledProgram(self.main)
-            self.program = program.with_data_parallel(loss.name, build_strategy=strategy, places=[place] * count)
+            self.program = program.with_data_parallel(loss.name, build_strategy=strategy, places=every)
         draw = np.random.RandomState(0)
-        self.feed = {
-            "x": draw.rand(ROWS * count, 2, 6, 6).astype("float32"),
-            "y": draw.randint(0, 5, (ROWS * count, 1)),
+        whole = {
+            "x": draw.rand(ROWS * count * of, 2, 6, 6).astype("float32"),
+            "y": draw.randint(0, 5, (ROWS * count * of, 1)),
         }
+        self.feed = {name: rows[ROWS * count * part :][: ROWS * count] for name, rows in whole.items()}
 
     def step(self, feed: dict[str, Any] | None = None) -> Any:
         return self.exe.run(self.program, feed=feed or self.feed, fetch_list=[self.loss], scope=self.scope)[0]
@@ -79,7 +88,7 @@ class Net:
         """The trained parameters of each replica; running statistics are its own unless they are synchronised."""
         names = [one.name for one in self.main.all_parameters() if one.trainable]
         scopes = [self.scope.replica(r) for r in range(self.count)]
-        return [[np.array(one.find_var(name).get_tensor()).tobytes() for name in names] for one in scopes]
+        return [[np.array(one.var(name).get_tensor()).tobytes() for name in names] for one in scopes]
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ import pytest
 import tstatic as paddle
 from tests.parallel.golden import Net, Training, strategy
 from tstatic import static
+from tstatic.comm.buckets import parts
 from tstatic.comm.data_parallel import distribute
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.gloo_transport import GlooTransport
@@ -193,9 +194,11 @@ def test_a_batch_of_uneven_parts_gives_the_mean_of_their_gradients() -> None:
 
 # --------------------------------------------------------------------------------------------------- counted in programs
 def inserted(program: FrozenProgram) -> tuple[int, int]:
-    """Collectives of a program, and the bytes that they are given."""
+    """Collectives of a program, those of a divided gradient counted each, and the bytes that they are given."""
     ops = [op for op in program.ops if op.definition.collective]
-    return len(ops), sum(program.metas[v].nbytes for op in ops for v in op.reads())
+    given = [sum(program.metas[v].nbytes for v in op.reads()) for op in ops]
+    calls = sum(len(parts(n, op.attrs.get("limit", 0))) for op, n in zip(ops, given, strict=True))
+    return calls, sum(given)
 
 
 def spread(name: str, places: int, sharded: bool, together: bool) -> tuple[list[FrozenProgram], Report]:

@@ -390,6 +390,7 @@ def test_what_acts_on_the_cpu_is_said_to_be_active() -> None:
         "fuse_all_reduce_ops",
         "fuse_broadcast_ops",
         "sync_batch_norm",
+        "nccl_comm_num",
     }
     processes = {
         "use_hierarchical_allreduce",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tstatic.comm.buckets import parts
 from tstatic.comm.group import Broadcast, Collective, Communicator, Sum
+from tstatic.comm.transport import flattened
 from tstatic.devices import Array
 from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots
@@ -47,15 +49,32 @@ def in_place(xs: Sequence[Array], outs: Sequence[Array], group: Communicator) ->
     ]
 
 
-def _unless(skip: Any, group: Communicator, collective: Collective) -> None:
-    """Runs a collective in steps in which it is not skipped, which are the same on all replicas."""
+def _unless(skip: Any, group: Communicator, collectives: Sequence[Collective]) -> None:
+    """Runs collectives in steps in which they are not skipped, which are the same on all replicas."""
     # The value is equal on all replicas, so none waits in a collective that another one leaves out.
     if not bool(group.device.to_host(skip, group.stream).flat[0]):
-        collective()
+        for collective in collectives:
+            collective()
+
+
+def _sums(group: Communicator, xs: Sequence[Array], attrs: Attrs, label: str) -> list[Collective]:
+    """Returns the sums of a bucket over the replicas, in place: one, or several parts of a gradient larger than ``limit``.
+
+    Sums are element by element, so that the bits do not depend on where a gradient is divided.
+    """
+    divided: list[Sequence[Array]] = [xs]
+    if attrs["limit"]:
+        (whole,) = (flattened(group.device, x) for x in xs)
+        size = whole.dtype.itemsize
+        divided = [
+            [group.device.slice(whole, low // size, ((high - low) // size,))]
+            for low, high in parts(whole.nbytes, attrs["limit"])
+        ]
+    return [Sum(group, arrays, attrs.get("roots"), label, attrs["block"], attrs["watch"]) for arrays in divided]
 
 
 def _register(
-    name: str, make: Callable[[Communicator, Slots, Attrs], Collective], attrs: Mapping[str, Any],
+    name: str, make: Callable[[Communicator, Slots, Attrs], list[Collective]], attrs: Mapping[str, Any],
     slots: str = "X* -> Out*", **more: Any,
 ) -> None:  # fmt: skip
     """Registers a collective of any number of arrays, whose results have the metadata of its inputs.
@@ -63,18 +82,18 @@ def _register(
     Args:
         name: Op type.
         slots: Its slots; ``Skip?`` is a truth value, equal on all replicas, by which the results are the inputs.
-        make: Returns the collective: its arguments are the communicator, the results, on which it works in place, and the
-            attributes.
+        make: Returns the collectives, in order: its arguments are the communicator, the results, on which they work in place,
+            and the attributes.
         attrs: Attributes and their defaults.
         **more: Further fields of the op definition.
     """
 
     def bind_in_group(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
-        collective = make(group, outs[0], attrs)
+        collectives = make(group, outs[0], attrs)
         skip = ins[1] if len(ins) > 1 else None
-        run = (collective, ()) if skip is None else (_unless, (skip, group, collective))
+        run = [(one, ()) for one in collectives] if skip is None else [(_unless, (skip, group, collectives))]
         # Copied first: the collective sums into the results, and its inputs may be read again.
-        return [*in_place(ins[0], outs[0], group), run]
+        return [*in_place(ins[0], outs[0], group), *run]
 
     register(
         OpDef(
@@ -92,22 +111,26 @@ def _register(
     )
 
 
+QUEUED = {"ring": 0, "same_stream": False, "waits": False}
+"""Where a collective of a program is queued: the number of its ring, whether into the stream of the computation, and whether the
+host waits behind it."""
+
 _register(
     "c_allreduce_sum",
-    lambda group, xs, attrs: Sum(group, xs, None, "c_allreduce_sum", attrs["block"], attrs["watch"]),
-    {"block": 0, "watch": 0},
+    lambda group, xs, attrs: _sums(group, xs, attrs, "c_allreduce_sum"),
+    {"block": 0, "watch": 0, "limit": 0.0, **QUEUED},
     "X*, Skip? -> Out*",
 )
 _register(
     "c_reduce_sum",
-    lambda group, xs, attrs: Sum(group, xs, attrs["roots"], "c_reduce_sum", attrs["block"], attrs["watch"]),
-    {"roots": (), "block": 0, "watch": 0},
+    lambda group, xs, attrs: _sums(group, xs, attrs, "c_reduce_sum"),
+    {"roots": (), "block": 0, "watch": 0, "limit": 0.0, **QUEUED},
     "X*, Skip? -> Out*",
 )
 _register(
     "c_broadcast",
-    lambda group, xs, attrs: Broadcast(group, xs, attrs["roots"], "c_broadcast"),
-    {"roots": ()},
+    lambda group, xs, attrs: [Broadcast(group, xs, attrs["roots"], "c_broadcast")],
+    {"roots": (), **QUEUED},
     state=(("X", "Out"),),
     update=True,
 )

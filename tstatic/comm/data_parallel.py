@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tstatic.comm import collectives, sync_batch_norm  # noqa: F401 - they register the collectives
+from tstatic.comm.buckets import Gradient, cut, limit, parts
 from tstatic.comm.distribution import Distribution, Report
+from tstatic.comm.low_gradients import send_low
 from tstatic.comm.row_sums import GATHER_ROWS
 from tstatic.errors import UnsupportedError
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
@@ -22,16 +24,6 @@ REDUCED = "@REDUCED"
 """Suffix of the name of a gradient that is summed over the replicas."""
 SHARED = "@SHARED"
 """Suffix of the name of a value that its owner sent to all replicas."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Gradient:
-    """A parameter's gradient: its value, the op that completes it, the first op that reads it."""
-
-    param: str
-    value: str
-    made: int
-    read: int
 
 
 def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenProgram], Report]:
@@ -61,13 +53,25 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     if not gradients:
         report.reductions = report.tables
         return [program] * how.replicas, report
+    program, gradients = send_low(program, gradients, how)
+    report.low = sum(program.metas[g.value].dtype.is_low for g in gradients)
     owners: dict[str, int] = {}
     if how.share_updates and how.replicas > 1:
         report.owners = _owners(gradients, program.metas, how.replicas)
         owners = {g.value: report.owners[g.param] for g in gradients}
-    buckets = list(_buckets(gradients, program.metas, how))
-    report.reductions = len(buckets) + report.tables
-    program = _collected(program, buckets, owners, {"block": how.block, "watch": watch})
+    buckets = [
+        (
+            bucket,
+            {"block": how.block, "watch": watch, "limit": limit(bucket, program.metas, how), **_queued(how, number)},
+        )
+        for number, bucket in enumerate(cut(gradients, program.metas, how))
+    ]
+    sizes = [sum(program.metas[g.value].nbytes for g in bucket) for bucket, _ in buckets]
+    report.nbytes = sum(sizes)
+    report.reductions = report.tables + sum(
+        len(parts(nbytes, attrs["limit"])) for nbytes, (_, attrs) in zip(sizes, buckets, strict=True)
+    )
+    program = _collected(program, buckets, owners)
     if not owners:
         return [program] * how.replicas, report
     # Only the sum is the owner's alone; the gradient itself exists on every replica.
@@ -76,6 +80,12 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     program, placed = _placed(program, owned, report)
     program = _sent(program, placed, how, report)
     return [_mine(program, placed, replica) for replica in range(how.replicas)], report
+
+
+def _queued(how: Distribution, number: int) -> dict[str, Any]:
+    """Returns where collective number ``number`` of a program is queued."""
+    ring = 0 if how.same_stream else number % how.rings  # one stream is one ring
+    return {"ring": ring, "same_stream": how.same_stream, "waits": how.waits}
 
 
 def _own_collectives(program: FrozenProgram, how: Distribution) -> int:
@@ -147,7 +157,7 @@ def _synchronised(program: FrozenProgram) -> tuple[FrozenProgram, int]:
     return (program.edit(ops=tuple(ops)), count) if count else (program, 0)
 
 
-def _gradients(program: FrozenProgram, replicas: int) -> Iterator[_Gradient]:
+def _gradients(program: FrozenProgram, replicas: int) -> Iterator[Gradient]:
     """Yields the gradients that optimizers use, in the order in which the backward part completes them.
 
     Processes exchange a sum over runs when it is complete. Places of one process exchange the gradient of each run: their
@@ -172,7 +182,7 @@ def _gradients(program: FrozenProgram, replicas: int) -> Iterator[_Gradient]:
         for v in op.reads():
             readers.setdefault(v, i)
     for param, (value, at) in found.items():
-        yield _Gradient(param, value, at, readers.get(value, len(program.ops)))
+        yield Gradient(param, value, at, readers.get(value, len(program.ops)), _hold(program, at))
 
 
 def _rows_made(op: FrozenOp) -> tuple[str, str] | None:
@@ -213,7 +223,7 @@ def _gathered(program: FrozenProgram, watch: int) -> tuple[FrozenProgram, int]:
     return (program.edit(ops=tuple(ops), metas=metas, names=names), count) if count else (program, 0)
 
 
-def _owners(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], replicas: int) -> dict[str, int]:
+def _owners(gradients: Sequence[Gradient], metas: Mapping[str, Meta], replicas: int) -> dict[str, int]:
     """Assigns each parameter to the replica that has the fewest elements so far."""
     # Greedy and in a fixed order, so that all processes choose the same owners without an exchange.
     load = [0] * replicas
@@ -226,38 +236,14 @@ def _owners(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], replicas:
     return owners
 
 
-def _buckets(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], how: Distribution) -> Iterator[list[_Gradient]]:
-    """Yields buckets: neighbours of one dtype, until a bucket is full or an op reads one of its gradients."""
-    bucket: list[_Gradient] = []
-    size = 0.0
-    for g in gradients:
-        nbytes = metas[g.value].nbytes
-        full = how.bucket_count == 0 or (
-            how.bucket_bytes is not None and size + nbytes > how.bucket_bytes and len(bucket) >= how.bucket_count
-        )
-        # A bucket is one flat sum, so of one dtype.
-        other = bool(bucket) and metas[bucket[0].value].dtype is not metas[g.value].dtype
-        # A bucket is summed where its last gradient is complete, which must be before the first op that reads one of them.
-        if bucket and (full or other or min(b.read for b in bucket) <= g.made):
-            yield bucket
-            bucket, size = [], 0.0
-        bucket.append(g)
-        size += nbytes
-    if bucket:
-        yield bucket
-
-
 def _collected(
-    program: FrozenProgram,
-    buckets: Sequence[Sequence[_Gradient]],
-    owners: Mapping[str, int],
-    settings: Mapping[str, Any],
+    program: FrozenProgram, buckets: Sequence[tuple[Sequence[Gradient], Mapping[str, Any]]], owners: Mapping[str, int]
 ) -> FrozenProgram:
     """Inserts a collective after the op that completes the last gradient of each bucket; later readers read its results."""
     after: dict[int, list[FrozenOp]] = {}
     renamed: dict[str, tuple[str, int]] = {}
     metas, names = dict(program.metas), dict(program.names)
-    for bucket in buckets:
+    for bucket, settings in buckets:
         values = tuple(g.value for g in bucket)
         results = tuple(f"{v}{REDUCED}" for v in values)
         at = max(g.made for g in bucket)
@@ -271,7 +257,7 @@ def _collected(
                 results,
                 attrs,
                 program.ops[at],
-                _hold(program, at),
+                bucket[0].hold,
             )
         )
         for v, r in zip(values, results, strict=True):
@@ -303,7 +289,15 @@ def _op(
     definition = op_def(kind)
     inputs = (values, skip)[: len(definition.inputs)]
     return FrozenOp(
-        definition, inputs, (results,), dict(attrs), near.role, (), near.where, near.position, scope=near.scope
+        definition,
+        inputs,
+        (results,),
+        definition.complete(attrs),
+        near.role,
+        (),
+        near.where,
+        near.position,
+        scope=near.scope,
     )
 
 
@@ -313,14 +307,20 @@ Placed = Mapping[str, int]
 
 
 def _broadcast(
-    values: Iterable[str], placed: Placed, near: FrozenOp, metas: dict[str, Meta], names: dict[str, str]
+    values: Iterable[str],
+    placed: Placed,
+    near: FrozenOp,
+    metas: dict[str, Meta],
+    names: dict[str, str],
+    how: Distribution,
 ) -> tuple[FrozenOp, dict[str, str]]:
     """Returns the op that sends values from their owners to all replicas, and value -> result; records the results."""
     results = {v: f"{v}{SHARED}" for v in values}
     for v, result in results.items():
         metas[result], names[result] = metas[v], names.get(v, v)
     roots = tuple(placed[v] for v in results)
-    return _op("c_broadcast", tuple(results), tuple(results.values()), {"roots": roots}, near), results
+    attrs = {"roots": roots, **_queued(how, 0)}
+    return _op("c_broadcast", tuple(results), tuple(results.values()), attrs, near), results
 
 
 def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) -> tuple[FrozenProgram, dict[str, int]]:
@@ -343,7 +343,7 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
         # Values sent to all replicas do not count: the owner of the other inputs has them, too.
         if len(places) > 1 or (places and (op.sub_blocks or op.definition.effects or op.definition.random)):
             # Once for all later readers (`known`): each collective is a wait for the slowest replica.
-            broadcast, results = _broadcast(mine, placed, op, metas, names)
+            broadcast, results = _broadcast(mine, placed, op, metas, names, report.how)
             ops.append(broadcast)
             known.update(results)
             report.shared += len(mine)
@@ -362,7 +362,7 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
     ]  # fmt: skip
     if asked:
         # Each replica fetches its own copy of a summed gradient; values computed from it exist only on the owner, so send them.
-        broadcast, results = _broadcast(asked, placed, ops[-1], metas, names)
+        broadcast, results = _broadcast(asked, placed, ops[-1], metas, names, report.how)
         ops.append(broadcast)
         known.update(results)
     fetches = tuple((name, known.get(v, v)) for name, v in program.fetches)
@@ -388,7 +388,7 @@ def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Rep
     # After all updates: the values to send are the new ones.
     last = ops[-1]
     for group in [sent] if how.fuse_broadcasts else [[one] for one in sent]:
-        broadcast, results = _broadcast([v for _, v in group], placed, last, metas, names)
+        broadcast, results = _broadcast([v for _, v in group], placed, last, metas, names, how)
         ops.append(broadcast)
         renamed.update(results)
         writes.update((var, results[v]) for var, v in group)

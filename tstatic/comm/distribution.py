@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tstatic.display import counted, size
+
+MEGABYTE = 1 << 20
+"""Bytes of what flags and strategies call a megabyte, as Paddle's do."""
+BUCKET_MEGABYTES = 25.0
+"""Megabytes of a bucket where sums run beside the backward part: large enough that a call's latency is a small share of it."""
+FIRST_BYTES = MEGABYTE
+"""The first bucket takes no more gradients once it has so many bytes: it starts early, however large the others are."""
+
 _LEVELS = ("use_hierarchical_allreduce", "hierarchical_allreduce_inter_nranks")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a strategy of fleet says of how gradients travel.
+
+    Attributes:
+        megabytes: Most of gradients in one collective; ``None``: what the flags say.
+        last_megabytes: Most in the last one, which starts when the backward part ends.
+        same_stream: Put collectives into the stream of the computation.
+        waits: Let the host wait behind each collective.
+        half: Send float32 gradients as float16.
+    """
+
+    megabytes: float | None = None
+    last_megabytes: float = 1.0
+    same_stream: bool = False
+    waits: bool = False
+    half: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +46,7 @@ class Distribution:
         collect: Sum gradients over the replicas.
         share_updates: Update each parameter on one replica of the process and send it to the others.
         bucket_bytes: Most bytes of gradients in one collective; ``None``: no limit.
+        last_bytes: Most bytes in the last one.
         bucket_count: Least number of gradients in one collective; 0: one collective per gradient.
         fuse_broadcasts: Send all parameters in one collective.
         sync_batch_norm: Compute statistics over all replicas.
@@ -24,6 +54,11 @@ class Distribution:
         hierarchy: The reason for ``block``, for explanations.
         watch: Whether to look for NaN and infinity in each replica's gradients before they are summed: 1, 0, or -1 where memory is
             the host's.
+        low: Send gradients that were computed in 16 bits before they are cast for the update.
+        half: Send float32 gradients as float16.
+        rings: Number of rings over which the collectives take turns.
+        same_stream: Put collectives into the stream of the computation.
+        waits: Let the host wait behind each collective.
     """
 
     replicas: int = 1
@@ -31,12 +66,18 @@ class Distribution:
     collect: bool = True
     share_updates: bool = False
     bucket_bytes: float | None = None
+    last_bytes: float = MEGABYTE
     bucket_count: int = 1
     fuse_broadcasts: bool = True
     sync_batch_norm: bool = False
     block: int = 0
     hierarchy: str = ""
     watch: int = 0
+    low: bool = True
+    half: bool = False
+    rings: int = 1
+    same_stream: bool = False
+    waits: bool = False
 
 
 @dataclass
@@ -48,6 +89,8 @@ class Report:
         gradients: Number of gradients that are summed.
         tables: Number of those that are summed as the rows that the replicas looked up, each in a collective of its own.
         reductions: Number of collectives that sum them.
+        nbytes: Bytes of gradients that a replica brings to them, without those of tables.
+        low: Number of gradients that are sent in 16 bits.
         owners: Parameter -> replica that updates it.
         parameters: Number of variables that are sent after the update.
         broadcasts: Number of collectives that send them.
@@ -55,12 +98,15 @@ class Report:
         gatherings: Number of collectives that send them.
         norms: Number of batch norms with common statistics.
         collectives: Number of collectives of all processes that the user's program has.
+        choices: What moves values, between the places of a process and between processes, and why; known when it runs.
     """
 
     how: Distribution
     gradients: int = 0
     tables: int = 0
     reductions: int = 0
+    nbytes: int = 0
+    low: int = 0
     owners: dict[str, int] = field(default_factory=dict)
     parameters: int = 0
     broadcasts: int = 0
@@ -68,6 +114,7 @@ class Report:
     gatherings: int = 0
     norms: int = 0
     collectives: int = 0
+    choices: Sequence[object] = ()
 
     @property
     def replicas(self) -> int:
@@ -101,11 +148,28 @@ class Report:
         """Collectives of a step."""
         return self.reductions + self.broadcasts + self.gatherings + 2 * self.norms
 
+    @property
+    def _size(self) -> str:
+        """The bytes of the collectives that sum gradients."""
+        if not self.gradients or not self.how.collect:
+            return ""
+        most = self.how.bucket_bytes
+        limit = f" of at most {most / MEGABYTE:g} MB" if most and self.how.bucket_count else ""
+        low = f", {self.low} of them in 16 bits" if self.low else ""
+        return f"{limit}: {size(self.nbytes)} a step{low}"
+
+    @property
+    def _rings(self) -> str:
+        """Where the collectives are queued."""
+        if self.how.same_stream:
+            return "collectives go into the stream of the computation, which is one ring."
+        return f"collectives take turns over {counted(self.how.rings, 'ring')}."
+
     def said(self) -> dict[str, str]:
         """Returns property of the BuildStrategy -> what it did."""
         if self.world == 1:
             alone = "there is one place, so nothing is exchanged."
-            names = ("reduce_strategy", "fuse_all_reduce_ops", "fuse_broadcast_ops", "sync_batch_norm")
+            names = ("reduce_strategy", "fuse_all_reduce_ops", "fuse_broadcast_ops", "sync_batch_norm", "nccl_comm_num")
             return {**dict.fromkeys((*names, *_LEVELS), alone)}
         loads = [sum(o == r for o in self.owners.values()) for r in range(self.replicas)]
         owners = "every replica updates all."
@@ -116,7 +180,8 @@ class Report:
         return {
             **dict.fromkeys(_LEVELS, self.hierarchy),
             "reduce_strategy": f"{self.gradients} gradients are summed over {self.world} replicas; {owners}",
-            "fuse_all_reduce_ops": f"{self.gradients} gradients go in {self.reductions} collectives.",
+            "fuse_all_reduce_ops": f"{self.gradients} gradients go in {self.reductions} collectives{self._size}.",
+            "nccl_comm_num": self._rings,
             "fuse_broadcast_ops": f"{self.parameters} updated parameters go in {self.broadcasts} collectives.",
             "sync_batch_norm": f"{self.norms} batch norms have the statistics of all replicas.",
         }
@@ -129,6 +194,8 @@ class Report:
             "gradients",
             "tables",
             "reductions",
+            "nbytes",
+            "low",
             "parameters",
             "broadcasts",
             "shared",
@@ -137,13 +204,25 @@ class Report:
             "block",
         )
         numbers: dict[str, object] = {name: getattr(self, name) for name in names}
-        return {**numbers, "owners": dict(self.owners), "before": self.before, "after": self.after}
+        moved = [str(choice) for choice in self.choices]
+        return {**numbers, "owners": dict(self.owners), "before": self.before, "after": self.after, "choices": moved}
+
+    @property
+    def moved(self) -> list[str]:
+        """What moves values, and why, a line each."""
+        # Of a process with one place the first is about nothing.
+        return [f"values move by {choice}" for choice in self.choices[self.replicas == 1 :]]
 
     def __str__(self) -> str:
         lines = [
             f"{self.world} replicas, {self.replicas} of them in this process; collectives a step: {self.before} -> {self.after}",
-            f"{self.gradients} gradients summed in {self.reductions} collectives",
+            f"{self.gradients} gradients summed in {self.reductions} collectives{self._size}",
         ]
+        lines += self.moved
+        if self.how.same_stream or self.how.rings > 1:
+            lines.append(self._rings.rstrip("."))
+        if self.how.waits:
+            lines.append("the host waits behind each collective")
         if self.tables:
             lines.append(
                 f"{self.tables} of them are gradients of tables, of which only the rows looked up are exchanged"

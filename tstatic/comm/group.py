@@ -196,6 +196,8 @@ class Communicator:
     Attributes:
         device: The device that holds the replica's arrays.
         stream: The stream of the replica's collectives.
+        ring: Number of the ring that they use: those of one ring are ordered, those of several may run at the same time, so that a
+            library that has communicators of its own needs one for each.
         op: The collective op that is bound, for error messages.
         buffers: The memory that collectives allocated.
     """
@@ -205,9 +207,11 @@ class Communicator:
         self.rank = rank
         self.device = device
         self.stream = device.stream(collective=True)
+        self.ring = 0
         self.op: FrozenOp | None = None
         self.buffers: list[Memory] = []
         self._workspace = Workspace()
+        self._others: dict[int | Stream, Communicator] = {}
 
     @property
     def size(self) -> int:
@@ -225,6 +229,25 @@ class Communicator:
         made = copy.copy(self)
         made.op = op
         return made
+
+    def of_ring(self, ring: int) -> Communicator:
+        """Returns the handle of the same replica whose collectives are those of a ring, in a stream of their own."""
+        if ring == self.ring:
+            return self
+        if ring not in self._others:
+            made = self._others[ring] = self.on(self.device.stream(collective=True))
+            made.ring = ring
+        return self._others[ring]
+
+    def on(self, stream: Stream) -> Communicator:
+        """Returns the handle of the same replica that queues collectives in another stream."""
+        if stream is self.stream:
+            return self
+        if stream not in self._others:
+            made = self._others[stream] = copy.copy(self)
+            # Scratch memory of its own: work in two streams may run at the same time.
+            made.stream, made._workspace = stream, Workspace()
+        return self._others[stream]
 
     def buffer(self, shape: Sequence[int], dtype: Any, kind: MemoryKind = "device") -> Array:
         """Returns an array in memory of its own, which :meth:`free` frees."""

@@ -86,6 +86,9 @@ class Monitor:
         mesh: The connections to all other ranks.
         current_op: Returns what this rank is doing, for the others' errors about it.
         end: Ends this process with an exit code.
+
+    Attributes:
+        on_verdict: Called once, in a thread of its own, when it is known that a rank failed.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class Monitor:
         self.verdict: RankFailure | None = None
         self.delivered = False
         self.failed = ""
+        self.on_verdict: Callable[[], None] | None = None
         self._mesh = mesh
         self._end = end
         self._peers = {other: _Peer() for other in range(size) if other != rank}
@@ -317,6 +321,9 @@ class Monitor:
         # Posted before it is set: the main thread raises it as soon as it sees it, and may end this process.
         self._mesh.post({"t": "verdict", **asdict(verdict)})
         self.verdict = verdict
+        if self.on_verdict is not None:
+            # In a thread of its own: it ends what hangs, and heartbeats must not wait for that.
+            threading.Thread(target=self.on_verdict, name="tstatic-verdict", daemon=True).start()
         if not self.failed:
             self._say(f"rank {verdict.rank} {verdict.text} (seen by rank {verdict.by})")
 

@@ -497,6 +497,11 @@ class NcclProcesses(NcclTransport):
         for one in list(self._some.values()):
             NcclTransport.abort(one, error)
 
+    def give_up(self) -> None:
+        """Ends all work, because it is known that a process failed; who waits for it gets the error of the group."""
+        for one in (self, *self._some.values()):
+            one._stop(None)
+
     def close(self) -> None:
         for one in self._some.values():
             one.close()

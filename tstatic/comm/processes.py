@@ -14,15 +14,14 @@ import numpy as np
 
 from tstatic import flags, version
 from tstatic.comm import exits, launch
-from tstatic.comm.door import Door
 from tstatic.comm.feed_watch import FeedWatch
 from tstatic.comm.finite_gradients import Look
-from tstatic.comm.gloo import Gloo, Store, check_torch, pack
+from tstatic.comm.gloo import Gloo, pack
 from tstatic.comm.hierarchy import Hierarchy
+from tstatic.comm.joining import join
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
-from tstatic.comm.mesh import Mesh, own_address
 from tstatic.comm.ordered_sum import add_in_order
-from tstatic.comm.rendezvous import ProcessInfo, Rendezvous
+from tstatic.comm.rendezvous import ProcessInfo
 from tstatic.errors import ForkedProcessError, RankFailedError, RankNumericsError
 from tstatic.locks import lock, rlock
 from tstatic.logs import get_logger
@@ -69,7 +68,7 @@ class Processes:
         self._checked: set[tuple[str, str]] = set()
         self._meetings: dict[tuple[int, ...], int] = {}
         deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
-        store, mesh, self._door = _join(launch, deadline)
+        store, mesh, self._door = join(launch, deadline)
         self.monitor = monitor = Monitor(self.rank, self.size, mesh)  # before anything else is exchanged: it ends waits
         if self._door is not None:
             self._door.watch(
@@ -271,13 +270,26 @@ class Processes:
 
     # -------------------------------------------------------------------------------------------------------------- steps
     @contextlib.contextmanager
-    def step(self, timeout: float) -> Iterator[None]:
-        """Sets a deadline for all collectives in the block: each ends in time, or raises."""
+    def step(self, timeout: float, queued: bool = False) -> Iterator[None]:
+        """Sets a deadline for all collectives in the block: each ends in time, or raises.
+
+        Args:
+            timeout: Seconds.
+            queued: Whether its collectives are queued without this group: then the others learn here that this rank is in the step.
+        """
         before, self._deadline = self._deadline, time.monotonic() + timeout
+        if queued:
+            self.monitor.at = At(self.monitor.at.number + 1, "a step", True)
         try:
             yield
         finally:
             self._deadline = before
+
+    def blame(self, waited: float) -> RankFailedError | None:
+        """Returns an error that names the rank for which a step waits, of which this group does not know; ``None`` if none is."""
+        if not self.monitor.accused:
+            self.monitor.accuse(*self.monitor.failed_rank(waited))
+        return self.verdict()
 
     def watch_state(self, changed: bool, state: Callable[[], Mapping[str, str]]) -> None:
         """Makes the next :meth:`agree` compare parameters, if those of any rank may have changed between steps.
@@ -352,7 +364,7 @@ class Processes:
                     missing = monitor.absent(others, key, number, label)
                     monitor.accuse(missing[0], "late", f"did not come to the {label} within {waited:.3g} s, for which "
                                                        f"rank {self.rank} waits")  # fmt: skip
-                    return self._verdict() or monitor.error()
+                    return self.verdict() or monitor.error()
 
                 self._wait(arrived, late)
                 found = monitor.met(others, key, number) | {self.rank: label}
@@ -360,7 +372,7 @@ class Processes:
                 if odd:
                     text = f"is in the {found[odd[0]]} while rank {self.rank} is in the {label}"
                     monitor.accuse(odd[0], "diverged", text)
-                    raise self._verdict() or monitor.error()
+                    raise self.verdict() or monitor.error()
                 yield self._levels.members(ranks)
             except BaseException as error:
                 self._levels.stop()
@@ -396,7 +408,7 @@ class Processes:
     def _late(self, waited: float) -> RankFailedError:
         if not self.monitor.accused:
             self.monitor.accuse(*self.monitor.failed_rank(waited))
-        return self._verdict() or RankFailedError(
+        return self.verdict() or RankFailedError(
             f"{self.monitor.at.label} did not end within {waited:g} s",
             expected="a step shorter than FLAGS_step_timeout_s",
             received="no agreement on which rank is late",
@@ -405,7 +417,7 @@ class Processes:
 
     def _broken(self, error: RuntimeError) -> RankFailedError:
         """Returns the error for a broken connection of gloo: the monitor knows, or soon will, which rank failed."""
-        found = self._verdict()
+        found = self.verdict()
         if found is not None:
             return found
         self.monitor.fail("network", f"lost a connection: {error}")
@@ -416,7 +428,7 @@ class Processes:
             fix="look at the network between the machines",
         )
 
-    def _verdict(self) -> RankFailedError | None:
+    def verdict(self) -> RankFailedError | None:
         """Waits for the verdict, which soon follows the first sign of a failure; returns it, or ``None``."""
         deadline = time.monotonic() + _VERDICT
         while self.monitor.verdict is None and time.monotonic() < deadline:
@@ -543,60 +555,6 @@ def digest(arrays: Mapping[str, Array]) -> str:
         total = zlib.crc32(f"{name} {array.dtype} {arrays[name].shape}".encode(), total)
         total = zlib.crc32(array.reshape(-1).view(np.uint8).data, total)
     return f"{total:08x}"
-
-
-def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh, Door | None]:
-    """Joins the other ranks; returns the table for gloo, the connections to all of them, and on rank 0 the job's port."""
-    check_torch()  # before anybody waits for this rank: without torch it can only fail
-    run = launch.restart(os.environ)
-    store: Store | None = None
-    where = mine.address, mine.port
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # The port belongs to torchrun's agent; rank 0 writes its own rendezvous port into the agent's table.
-        store = Store(mine, None, deadline, agent=True)
-        where = mine.address, _agents_port(store, mine, deadline)
-    own = own_address(mine.address, mine.port, mine.source)
-    launch.arrived()  # before the rendezvous, whose connections tell from now on
-    rendezvous = Rendezvous(mine, where, run, deadline)
-    try:
-        mesh = Mesh(mine.rank, mine.size, own)
-        if store is not None and mine.rank == 0:
-            store.leave("desk", str(rendezvous.address[1]), deadline)
-            # Of ranks that end from now on the port hears; those that ended before have written to the table.
-            name, text = store.find([launch.left(rank) for rank in range(1, mine.size)], 0.0)
-            if name:
-                raise rendezvous.absent(next(r for r in range(1, mine.size) if launch.left(r) == name), text)
-        if store is None and mine.rank == 0:
-            store = Store(mine, None, deadline)
-        texts = rendezvous.exchange(json.dumps({"address": mesh.address, "port": 0 if store is None else store.port}))
-        said = {rank: json.loads(text) for rank, text in texts.items()}
-        mesh.connect({rank: one["address"] for rank, one in said.items()}, deadline, rendezvous.watch)
-        if store is None:
-            store = Store(mine, said[0]["port"], deadline)
-        door = rendezvous.leave()
-    except BaseException as error:
-        rendezvous.close(error, exits.describe(error))
-        raise
-    return store, mesh, door
-
-
-def _agents_port(store: Store, mine: ProcessInfo, deadline: float) -> int:
-    """Returns the port of rank 0, which it writes into the table of torchrun's agent; 0 on rank 0 itself.
-
-    Raises:
-        RankFailedError: If rank 0 ended before.
-    """
-    if mine.rank == 0:
-        return 0
-    name, text = store.find(["desk", launch.left(0)], deadline)
-    if name == launch.left(0):
-        raise RankFailedError(
-            f"rank 0 of {mine.size} {text}",
-            expected=f"{mine.size} processes that all start, as {mine.source} say",
-            received=f"this is rank {mine.rank}",
-            fix="look at that rank's own output and exit code",
-        )
-    return int(text or 0)
 
 
 _world: Processes | None = None

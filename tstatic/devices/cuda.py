@@ -238,7 +238,8 @@ class CudaDevice(CudaGraphs, TorchDevice):
 
     # ------------------------------------------------------------------------------------------------------------- order
     def stream(self, collective: bool = False) -> CudaStream:
-        made = CudaStream(self.cuda.Stream(self.index))
+        # Values that other GPUs wait for go before the work of this one that nobody waits for.
+        made = CudaStream(self.cuda.Stream(self.index, priority=-1 if collective else 0))
         # torch hands out memory that work in its current stream may still use: it orders that stream alone.
         made.queue.wait_stream(self.current())
         return made

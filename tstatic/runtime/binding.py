@@ -177,7 +177,7 @@ class Binding:
         device, checks = self._setting.device, self.checks
         before: Before = [], [], []
         if step.op.definition.collective:
-            return of_calls(self._collective(step)), before
+            return of_calls(self._collective(step, stream)), before
         if step.how == "dynamic":
             return self.sections.bind_step(number, stream), before
         generated = self._setting.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
@@ -225,18 +225,32 @@ class Binding:
         return reserved
 
     def _stream_of(self, op: FrozenOp, number: int) -> Stream:
-        """Returns the stream of an op: collectives have one of their own, the others take turns over the compute streams."""
-        streams = self._setting.streams
-        return streams[1] if op.definition.collective else streams[2 + number % (len(streams) - 2)]
+        """Returns the stream of an op: collectives have one for each ring, the others take turns over the compute streams."""
+        streams, device, communicator = self._setting.streams, self._setting.device, self._setting.communicator
+        computing = streams[2 : 2 + device.compute_streams]
+        if not op.definition.collective:
+            return computing[number % len(computing)]
+        if op.attrs.get("same_stream"):
+            return computing[0]
+        if communicator is None or not op.attrs.get("ring"):
+            return streams[1]
+        stream = communicator.of_ring(op.attrs["ring"]).stream
+        if stream not in streams:
+            streams.append(stream)  # what waits for the session, or drops its work, knows them by this list
+        return stream
 
     # ------------------------------------------------------------------------------------------------------- collectives
-    def _collective(self, step: Step) -> list[Call]:
+    def _collective(self, step: Step, stream: Stream) -> list[Call]:
         """Returns the calls of a collective, which its op definition binds to the replica's communicator."""
         if step.how == "dynamic":
             return [(away, (self._run_collective, step.op))]
-        op = step.op
+        op, device, communicator = step.op, self._setting.device, self._setting.communicator
         ins, outs = ([self.entry(e) for e in entries] for entries in (op.inputs, op.outputs))
-        calls = self._setting.device.bind_collective(op, ins, outs, self._setting.communicator)
+        if communicator is not None:
+            communicator = communicator.of_ring(op.attrs.get("ring", 0)).on(stream)
+        calls = device.bind_collective(op, ins, outs, communicator)
+        if op.attrs.get("waits"):
+            calls = [*calls, (device.synchronize, ([stream],))]
         # A replica that waits for the others computes nothing, and another one may fork meanwhile.
         return [(away, (f, *args)) for f, args in calls]
 

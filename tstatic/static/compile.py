@@ -9,7 +9,7 @@ from typing import Any
 from tstatic import flags
 from tstatic.chips import ahead
 from tstatic.comm.data_parallel import distribute
-from tstatic.comm.distribution import Distribution, Report
+from tstatic.comm.distribution import BUCKET_MEGABYTES, MEGABYTE, Distribution, Exchange, Report
 from tstatic.comm.group import Group
 from tstatic.comm.hierarchy import choose_hierarchy
 from tstatic.comm.rendezvous import ProcessInfo
@@ -46,7 +46,12 @@ def loss_scale(strategy: BuildStrategy, world: int) -> float:
 
 
 def distribution(
-    strategy: BuildStrategy, replicas: int, processes: ProcessInfo | None = None, megabytes: float | None = None
+    strategy: BuildStrategy,
+    replicas: int,
+    processes: ProcessInfo | None = None,
+    exchange: Exchange | None = None,
+    late: bool = False,
+    numerics: str | None = None,
 ) -> Distribution:
     """Returns the distribution that a strategy describes.
 
@@ -54,31 +59,42 @@ def distribution(
         strategy: The strategy.
         replicas: Number of replicas in each process.
         processes: The position of this process; ``None`` for a single one.
-        megabytes: Most of gradients in one collective; ``None``: what ``FLAGS_fuse_parameter_memory_size`` says.
+        exchange: What a strategy of fleet says of how gradients travel.
+        late: Whether the replicas' device runs its work late, so that sums run beside the backward part.
+        numerics: ``default`` or ``strict``; ``None``: what ``FLAGS_numerics`` says.
 
     Raises:
         StrategyValueError: If the processes cannot be divided into the blocks that the strategy requires.
     """
-    processes = processes or ProcessInfo()
+    processes, exchange = processes or ProcessInfo(), exchange or Exchange()
     world = replicas * processes.size
     block, hierarchy = choose_hierarchy(strategy, processes)
     kind = strategy.reduce_strategy
     independent = kind is BuildStrategy.ReduceStrategy._NoReduce
-    if megabytes is None:
-        megabytes = float(flags.flag("FLAGS_fuse_parameter_memory_size"))
+    megabytes: float | None = float(flags.flag("FLAGS_fuse_parameter_memory_size"))
+    if megabytes == -1:
+        # Between CPU places nothing runs beside the backward part, so that each further sum is one more meeting of all threads.
+        default = BUCKET_MEGABYTES if late or processes.size > 1 else None
+        megabytes = default if exchange.megabytes is None else exchange.megabytes
     least = int(flags.flag("FLAGS_fuse_parameter_groups_size"))
     return Distribution(
         replicas,
         world,
         collect=not independent,
         share_updates=kind is BuildStrategy.ReduceStrategy.Reduce,
-        bucket_bytes=megabytes * (1 << 20) if megabytes >= 0 else None,
+        bucket_bytes=None if megabytes is None else max(0.0, megabytes) * MEGABYTE,
+        last_bytes=exchange.last_megabytes * MEGABYTE,
         bucket_count=least if strategy.fuse_all_reduce_ops else 0,
         fuse_broadcasts=strategy.fuse_broadcast_ops,
         sync_batch_norm=strategy.sync_batch_norm,
         block=block,
         hierarchy=hierarchy,
         watch=int(flags.flag("FLAGS_check_rank_gradients")),
+        low=(numerics or flags.numerics()) != "strict",
+        half=exchange.half,
+        rings=strategy.nccl_comm_num,
+        same_stream=exchange.same_stream,
+        waits=exchange.waits,
     )
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
-from tstatic.comm.distribution import Distribution
-from tstatic.devices import Device
+from tstatic.comm.distribution import Distribution, Exchange
+from tstatic.devices import Device, cpu_device
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, near, shown
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.checks import check_choice, check_int, check_type
@@ -42,6 +42,7 @@ from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import Target
 
 S = TypeVar("S", BuildStrategy, ExecutionStrategy)
+_PLAIN_EXCHANGE = Exchange()
 ASSUMED = 16
 """The size that an explanation assumes if the program leaves it open."""
 
@@ -56,7 +57,7 @@ class Settings:
         parallel: Whether it runs on several places, as replicas that each get a part of the batch.
         places: The places as the user gave them; ``None``: they follow from the Executor's place.
         share: The history of the data-parallel program whose variables this one uses.
-        bucket_megabytes: Most of gradients in one collective; ``None``: what the flags say.
+        exchange: What the strategy of fleet that made them says of how gradients travel.
         statuses: What the strategy of fleet that made them did, for explanations.
         numerics: ``default`` or ``strict``; ``None``: what ``FLAGS_numerics`` says.
         threads, dry_run, iterations, drop_every: Properties of the execution strategy, read once.
@@ -68,7 +69,7 @@ class Settings:
     parallel: bool = False
     places: Any = None
     share: History | None = None
-    bucket_megabytes: float | None = None
+    exchange: Exchange = _PLAIN_EXCHANGE
     statuses: tuple[PropertyStatus, ...] = ()
     numerics: str | None = None
     threads: int = field(init=False)
@@ -359,7 +360,11 @@ class CompiledProgram:
         where = scope if scope is not None else global_scope()
         known = self._feed_metas(feed_shapes)
         names, kept = fetch_names(fetch_list)
-        how = self._distribution()
+        # A chip that need not be here runs its work late, too.
+        late = (
+            chosen_for.deferred if isinstance(chosen_for, Device) else chosen_for is not None or cpu_device().deferred
+        )
+        how = self._distribution(late)
         feeds = [known] if how is None else shard_metas(self._program, known, how.replicas)
         chosen = self._settings.numerics
         device = chosen_for if isinstance(chosen_for, Device) else None
@@ -445,16 +450,23 @@ class CompiledProgram:
             step,
         )
 
-    def _distribution(self) -> Distribution | None:
-        """Returns how the program is distributed over its places; ``None`` for a program on one place."""
+    def _distribution(self, late: bool) -> Distribution | None:
+        """Returns how the program is distributed over its places; ``None`` for a program on one place.
+
+        ``late``: Whether their device runs its work late.
+        """
         settings = self._settings
         if self._program.distributed is not None:
             settings = over_processes(self._program, settings)
         if not settings.parallel:
             return None
         build = settings.build
-        count = len(places_of(places.CPUPlace(), settings.places))
-        return distribution(build, count, launch.agree(launch.current(), build), settings.bucket_megabytes)
+        given = settings.places
+        listed = given if isinstance(given, list | tuple) else [given]
+        home = places.CPUPlace() if given is None or given is OWN_PLACE or not listed else places.resolve(listed[0])
+        count = len(places_of(home, given))
+        processes = launch.agree(launch.current(), build)
+        return distribution(build, count, processes, settings.exchange, late, settings.numerics)
 
     def explain(
         self,
@@ -499,7 +511,8 @@ class CompiledProgram:
         note = f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
         if told:
             note = f"As in the last run: {'; '.join(told)}. {note}".strip()
-        build, how = self._settings.build, self._distribution()
+        device = cpu_device() if self._history.last is None else self._history.last[0].device
+        build, how = self._settings.build, self._distribution(device.deferred)
         if how is not None:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
             extra = set(outermost.values())
@@ -508,6 +521,9 @@ class CompiledProgram:
         made = compile_program(
             self._program, build, [known], names, where, how=how, kept=pruned, numerics=self._settings.numerics
         )
+        last = self._history.compilation
+        if made.report is not None and last is not None and last.report is not None:
+            made.report.choices = last.report.choices
         fleet = self._program.distributed
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()
         chosen = () if self._settings.execution.num_threads else ("num_threads",)
@@ -551,9 +567,9 @@ def over_processes(program: Program, settings: Settings) -> Settings:
         return given if plain and given is not None else settings
     if plain and given is None:
         return ACROSS
-    megabytes = None if given is None else given.bucket_megabytes
+    exchange = Exchange() if given is None else given.exchange
     base = given if plain and given is not None else settings
-    return replace(base, parallel=True, places=OWN_PLACE, bucket_megabytes=megabytes)
+    return replace(base, parallel=True, places=OWN_PLACE, exchange=exchange)
 
 
 def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:

@@ -14,11 +14,14 @@ import numpy as np
 
 from tstatic import flags, places
 from tstatic.comm import choice
+from tstatic.comm.distribution import Distribution
 from tstatic.comm.group import Group
+from tstatic.comm.nccl import NcclError
+from tstatic.comm.nccl_transport import NcclProcesses
 from tstatic.comm.processes import Processes, digest
 from tstatic.comm.transport import ProcessTransport
 from tstatic.devices import Device, of_place, owner_of
-from tstatic.errors import PlaceError
+from tstatic.errors import PlaceError, RankFailedError
 from tstatic.ir.program import Program
 from tstatic.ir.text import shared_text
 from tstatic.runtime.feed import Arrays
@@ -78,10 +81,11 @@ def joined_by(on: Iterable[places.Place]) -> tuple[tuple[Device, ...], str]:
     return tuple(map(of_place, on)), choice.asked()
 
 
-def _digest(program: Program, build: BuildStrategy) -> str:
-    """Returns a digest of what must be equal in all processes: the program, and the strategy except ``trainer_id``."""
+def _digest(program: Program, build: BuildStrategy, how: Distribution) -> str:
+    """Returns a digest of what must be equal in all processes: program, strategy except ``trainer_id``, how gradients are cut."""
     same = [(p.name, repr(getattr(build, p.name))) for p in type(build).properties() if p.name != "trainer_id"]
-    return hashlib.sha256(f"{shared_text(program)}{same}".encode()).hexdigest()[:16]
+    cut = how.bucket_bytes, how.last_bytes, how.bucket_count, how.low, how.half
+    return hashlib.sha256(f"{shared_text(program)}{same}{cut}".encode()).hexdigest()[:16]
 
 
 def _held(scope: Scope, names: Iterable[str]) -> list[tuple[str, np.ndarray[Any, Any]]]:
@@ -144,22 +148,26 @@ class Replicas:
         whose = self.outer.exchange("choice of collectives", mine)
         chosen = choice.between_processes(self.devices, wanted, whose)
         self.between = self.group.outer = choice.for_processes(self.devices, chosen, self.outer)
-        if self.between.only_queues:
+        if isinstance(self.between, NcclProcesses):
             self.group.ended = self._ended
+            # What hangs in NCCL asks nobody.
+            self.outer.monitor.on_verdict = self.between.give_up
+            self.between.connect()
         self.choices.append(chosen)
         choice.tell("between the processes", chosen)
 
     def _ended(self, reached: Callable[[], bool]) -> None:
         """Returns when this process's device has ended a step, and the other processes have queued it."""
-        assert self.outer is not None
-        fault = getattr(self.between, "fault", None)
+        outer, between = self.outer, self.between
+        assert outer is not None
+        assert isinstance(between, NcclProcesses)
 
         def looked() -> bool:
-            if fault is not None and (error := fault()) is not None:
+            if (error := between.fault()) is not None:
                 raise error
             return reached()
 
-        self.outer.ended(looked)
+        outer.ended(looked)
 
     def _current_op(self, replica: int) -> str:
         return self.running.sessions[replica].current_op() if self.running is not None else ""
@@ -180,7 +188,9 @@ class Replicas:
         uid = compilation.program.uid
         if uid not in met:  # not at each compilation: a process also compiles again when its own sizes change
             met[uid] = next(_numbers)
-        if self.outer.check_same(f"{met[uid]} {_digest(compilation.program, build)}", "program or strategy"):
+        if self.outer.check_same(
+            f"{met[uid]} {_digest(compilation.program, build, compilation.report.how)}", "program or strategy"
+        ):
             # Each process initialised its own state: all start with the first one's.
             held = _held(scope, sorted(compilation.touched[0]))
             self.outer.broadcast([a for _, a in held])
@@ -221,17 +231,29 @@ class Replicas:
                 return results
             if exchanges:
                 self._watch(self.outer, entry, feeds, scope, writes)
+            queued = self.group.ended is not None
             try:
-                with self.outer.step(timeout), wait_for_writes(scopes):
+                with self.outer.step(timeout, queued), wait_for_writes(scopes):
                     # The deadline of the process group comes first, because its error names the rank.
                     results = self.threads.run(tasks, timeout + LATER)
                 entry.sessions[0].writing.mend()
                 self.seen[scope] = scope.writes
                 return results
             except BaseException as error:
+                named = self._named(error, timeout) if queued else None
                 if self.between is not None:
-                    self.between.abort(error)
+                    self.between.abort(named or error)
+                if named is not None:
+                    raise named from error
                 raise
+
+    def _named(self, error: BaseException, timeout: float) -> RankFailedError | None:
+        """Returns an error that names the rank that failed; ``None`` if this one did, or the error names one."""
+        assert self.outer is not None
+        if self.threads.lost:
+            return self.outer.blame(timeout)
+        # Where a collective was ended, or another rank refused what it was fed, that rank tells of itself.
+        return self.outer.verdict() if isinstance(error, RankFailedError | NcclError) else None
 
     def _settings(self, entry: Bound) -> contextlib.AbstractContextManager[Any]:
         """Returns the block in which all sessions run."""

@@ -434,7 +434,7 @@ class Executor:
             replicas = self._join(key.place, build)
             group, rank = replicas.group, replicas.rank
             processes = None if replicas.outer is None else replicas.outer.launch
-            how = distribution(build, len(feeds), processes, settings.bucket_megabytes)
+            how = distribution(build, len(feeds), processes, settings.exchange, key.device.deferred, settings.numerics)
         if entry is None:
             made = compile_program(
                 program,
@@ -452,6 +452,8 @@ class Executor:
             if not rank:
                 write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
             devices = [key.device] if replicas is None else replicas.devices
+            if replicas is not None and made.report is not None:
+                made.report.choices = replicas.choices
             arenas = cache.arenas(devices, group)
             kept_feeds = fed_state(program, feeds[0], made.first.before.writes)
             entry = Bound(made, made.bind_scope(scope, devices, threads, group, rank, arenas), group, kept_feeds)

@@ -361,6 +361,7 @@ def _summary(e: Explanation, most_names: int = 2) -> list[str]:
     ]
     if e.collectives is not None:
         lines.append(f"replicas: {str(e.collectives).splitlines()[0]}")
+        lines += e.collectives.moved
     if e.precision:
         counts = Counter(one.dtype for one in e.precision)
         lines.append("mixed precision: " + ", ".join(f"{n} operators in {dtype}" for dtype, n in counts.most_common()))

@@ -38,9 +38,12 @@ ON_PLACES = active("it acts when with_data_parallel runs the program on several 
 TRAINERS = "it must agree with what the launcher's environment says; {} leaves it to the environment."
 BLOCKS = active(
     "sums go within each process, then over blocks of hierarchical_allreduce_inter_nranks processes (0: those of one machine), "
-    "then over the blocks."
+    "then over the blocks. NCCL is told of no blocks: it finds the topology of the machines by itself."
 )
-LIBRARY_CHOOSES = no_effect("the communication library chooses rings and topology by itself.")
+RINGS = active(
+    "the collectives of a program take turns over so many rings, each with a stream of its own, and under NCCL with a "
+    "communicator of its own. CPU places work in one stream."
+)
 
 
 def fusion(
@@ -176,7 +179,7 @@ class BuildStrategy(Strategy):
         no_effect("it follows from the program's ops, whatever is set here; parameter servers do not exist here."),
     )
     nccl_comm_num = Property(
-        check_int(1), 1, "1.5", "distributed", "Number of NCCL rings.", LIBRARY_CHOOSES,
+        check_int(1), 1, "1.5", "distributed", "Number of NCCL rings.", RINGS,
     )
     bkcl_comm_num = Property(
         check_int(1), 1, "2.0", "distributed", "Number of BKCL rings, on Kunlun devices.",

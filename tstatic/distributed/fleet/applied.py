@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tstatic.comm.distribution import Exchange
 from tstatic.distributed.fleet.strategy import DistributedStrategy
 from tstatic.errors import StrategyValueError
 from tstatic.optimizer.fluid_rules import LarsMomentum
@@ -47,10 +48,16 @@ def settings_of(strategy: DistributedStrategy, size: int) -> Settings:
     if strategy.use_hierarchical_allreduce and size > inner > 1:
         build.use_hierarchical_allreduce = True
         build.hierarchical_allreduce_inter_nranks = inner
+    if strategy.nccl_comm_num > 1:
+        build.nccl_comm_num = strategy.nccl_comm_num
+    exchange = Exchange(
+        float(strategy.fuse_grad_size_in_MB), strategy.last_comm_group_size_MB, strategy._calc_comm_same_stream,
+        strategy._waits, strategy.fp16_allreduce,
+    )  # fmt: skip
     together = size > 1
     return Settings(
         build, execution, parallel=together, places=OWN_PLACE if together else None,
-        bucket_megabytes=float(strategy.fuse_grad_size_in_MB),
+        exchange=exchange,
     )  # fmt: skip
 
 

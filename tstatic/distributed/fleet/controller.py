@@ -300,7 +300,7 @@ class Fleet:
         statuses = [noted(status, notes) for status in strategy.explain()]
         program.distributed = Settings(
             settings.build, settings.execution, parallel=settings.parallel, places=settings.places,
-            bucket_megabytes=settings.bucket_megabytes, statuses=tuple(statuses),
+            exchange=settings.exchange, statuses=tuple(statuses),
         )  # fmt: skip
         if self._is_collective:
             applied.insert(0, "RawProgramOptimizer")

@@ -86,7 +86,9 @@ class _Fields:
     lamb_configs = _active({"lamb_weight_decay": 0.01, "exclude_from_weight_decay": []}, "settings of lamb.")
     sync_batch_norm = _active(False, "batch norms take the statistics of all processes.")
     fuse_all_reduce_ops = _active(True, "gradients are summed in few collectives; False: in one for each.")
-    fuse_grad_size_in_MB = _active(32, "the most megabytes of gradients in one collective.")
+    fuse_grad_size_in_MB = _active(
+        32, "the most megabytes of gradients in one collective, unless FLAGS_fuse_parameter_memory_size says other than -1.",
+    )
     gradient_scale_configs = _active(
         {"scale_strategy": "avg", "scale_gradient": False},
         "'avg' starts the gradient of the loss at 1 / number of processes, 'sum' at 1, 'customized' at what is fed for it.",
@@ -98,16 +100,29 @@ class _Fields:
     find_unused_parameters = _idle(False, "the program says which parameters have a gradient.")
     fuse_grad_size_in_num = _idle(8, "fuse_grad_size_in_MB limits collectives.")
     _fuse_grad_size_in_TFLOPS = _idle(50.0, "fuse_grad_size_in_MB limits collectives.")
-    last_comm_group_size_MB = _idle(1.0, "fuse_grad_size_in_MB limits all collectives, the last one, too.")
+    last_comm_group_size_MB = _active(
+        1.0,
+        "the most megabytes of gradients in the last collective, which starts when the backward part ends; a gradient that is "
+        "larger is one by itself.",
+    )
     fuse_grad_merge = _idle(False, "sums over runs are in flat buffers where updates are fused.")
-    nccl_comm_num = _idle(1, _GPU)
-    sync_nccl_allreduce = _idle(True, _GPU)
-    _calc_comm_same_stream = _idle(False, _GPU)
+    nccl_comm_num = _active(1, "the collectives take turns over so many rings, each with a stream of its own.")
+    sync_nccl_allreduce = _active(
+        True,
+        "set to True by the script, the host waits behind each collective. Left alone it does not, though Paddle's default is "
+        "True: a step then waits once, at its end.",
+    )
+    _calc_comm_same_stream = _active(
+        False, "collectives go into the stream of the computation: nothing runs beside them."
+    )
     cudnn_exhaustive_search = _idle(False, _GPU)
     cudnn_batchnorm_spatial_persistent = _idle(False, _GPU)
     conv_workspace_size_limit = _idle(512, _GPU)
     without_graph_optimization = _idle(True, "build_strategy alone says which fusions run.")
-    fp16_allreduce = _idle(False, "gradients are sent in their own type.")
+    fp16_allreduce = _active(
+        False,
+        "float32 gradients are sent as float16. Under amp those that were computed in 16 bits are sent so in any case.",
+    )
     split_data = _idle(True, "each process feeds its own part of the data.")
     auto = _idle(False, _SEARCH)
     semi_auto = _idle(False, _SEARCH)
@@ -230,13 +245,15 @@ class DistributedStrategy:
         DistributedStrategy(gradient_merge=True, gradient_merge_configs={'k_steps': 4, 'avg': True})
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_given", "_values")
     _values: dict[str, Any]
+    _given: set[str]
 
     def __init__(self) -> None:
         values = {name: copy.deepcopy(field.default) for name, field in FIELDS.items()}
         values.update((name, kind()) for name, kind in _WHOLE.items())
         object.__setattr__(self, "_values", values)
+        object.__setattr__(self, "_given", set())
 
     def __getattr__(self, name: str) -> Any:
         if name not in FIELDS:
@@ -266,6 +283,7 @@ class DistributedStrategy:
             self._merge(name, field.default, value)
         elif _fits(value, field.default):
             self._values[name] = list(value) if isinstance(field.default, list) else value
+            self._given.add(name)
         else:
             self._warn(name, type(field.default).__name__, value)
 
@@ -308,6 +326,7 @@ class DistributedStrategy:
         made = DistributedStrategy()
         for name in FIELDS:
             made._values[name] = getattr(self, name)
+        made._given.update(self._given)
         return made
 
     copy = __copy__
@@ -317,15 +336,25 @@ class DistributedStrategy:
 
     def __getstate__(self) -> dict[str, Any]:
         names = {"recompute_configs": {**self.recompute_configs, "checkpoints": self._checkpoints()}}
-        return {name: names.get(name, getattr(self, name)) for name in FIELDS}
+        return {**{name: names.get(name, getattr(self, name)) for name in FIELDS}, "_given": sorted(self._given)}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        object.__setattr__(self, "_values", dict(state))
+        values = dict(state)
+        object.__setattr__(self, "_given", set(values.pop("_given", ())))
+        object.__setattr__(self, "_values", values)
 
     def __eq__(self, other: object) -> bool:
-        return self.__getstate__() == other.__getstate__() if isinstance(other, DistributedStrategy) else NotImplemented
+        if not isinstance(other, DistributedStrategy):
+            return NotImplemented
+        mine, its = self.__getstate__(), other.__getstate__()
+        return all(mine[name] == its[name] for name in FIELDS) and self._waits == other._waits
 
     __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the host waits behind each collective: only where the script asks for it."""
+        return self.sync_nccl_allreduce is True and "sync_nccl_allreduce" in self._given
 
     def _checkpoints(self) -> list[str]:
         """Returns the names of the checkpoints of recomputation."""

@@ -1,0 +1,83 @@
+"""What ranks do that are a GPU each, or what stands in for one, and whose values NCCL moves, or what stands in for that."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.comm.cases import group, say
+from tstatic import flags, places
+
+
+@contextlib.contextmanager
+def own_gpu(folder: str, index: int) -> Iterator[Any]:
+    """Puts a GPU in the place of this process's first one, and NCCL between the processes."""
+    # Here: both import torch, which the other cases have no need of.
+    from tests.helpers.gpu import StandIn
+    from tests.helpers.nccl_by_gloo import GlooNccl
+    from tstatic.comm import nccl
+    from tstatic.devices import cuda
+
+    library = GlooNccl(Path(folder))
+    with pytest.MonkeyPatch.context() as patch:
+        made = StandIn()
+        patch.setenv("CUDA_VISIBLE_DEVICES", str(index))
+        patch.setattr(cuda, "device", lambda _: made)
+        patch.setattr(places, "_count_gpus", lambda visible: 1)
+        patch.setattr(nccl, "load", lambda: library)
+        yield made
+
+
+def nccl_training(folder: str, kind: str, steps: int, collectives: str, one_gpu: bool) -> None:
+    """Says losses and parameters, what was chosen, and the waits and bytes of the last step."""
+    from tests.parallel.test_late_devices import Net, visits
+
+    rank = group().rank
+    flags.set_flags({"FLAGS_collectives": collectives})
+    with own_gpu(folder, 0 if one_gpu else rank) as device:
+        net = Net(kind, places.CUDAPlace(0), 1, of=group().size, part=rank)
+        losses = [float(np.mean(net.step())) for _ in range(steps)]
+        with visits(device) as found:
+            losses.append(float(np.mean(net.step())))
+        (replicas,) = net.exe._replicas.values()
+        say([str(one) for one in replicas.choices][-1])
+        say(losses)
+        say([one.hex()[:32] for one in net.values()[0]])
+        say(dict(found))
+
+
+def nccl_suffers(folder: str, kind: str) -> None:
+    """Trains; in the fourth step the last rank does something, and the others say what they are told, and how long it took."""
+    from tests.parallel.test_late_devices import ROWS, Net
+
+    world = group()
+    with own_gpu(folder, world.rank):
+        net = Net("plain", places.CUDAPlace(0), 1, of=world.size, part=world.rank)
+        for _ in range(3):
+            net.step()
+        victim = world.rank == world.size - 1
+        say("ready")
+        start = time.monotonic()
+        if victim and kind == "exits":
+            os._exit(7)
+        if victim and kind == "raises":
+            raise ValueError("planted")
+        if victim and kind == "sleeps":
+            time.sleep(60.0)
+        if victim and kind == "leaves":
+            return
+        feed = dict(net.feed)
+        if victim and kind == "refuses":
+            feed["y"] = np.full_like(feed["y"], ROWS + 5)
+        try:
+            net.step(feed)
+        except Exception as error:
+            say("error", time.monotonic() - start, type(error).__name__, str(error))
+            raise

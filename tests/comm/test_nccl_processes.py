@@ -1,0 +1,82 @@
+"""Processes of one GPU each, by what stands in for NCCL: trainings, what is chosen, and how a failure ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.comm.pool import SLACK, Pool
+from tests.helpers.patience import pace
+from tests.parallel.test_late_devices import Net
+from tstatic.places import CPUPlace
+
+pytestmark = pytest.mark.torch
+
+LONG = 60.0 * SLACK
+
+
+@pytest.mark.parametrize("kind", ["clip", "sync_batch_norm"])
+def test_processes_learn_as_places_do_and_wait_for_the_device_alone(kind: str, pool: Pool, tmp_path: Path) -> None:
+    arguments = {"folder": str(tmp_path), "kind": kind, "steps": 3, "collectives": "auto", "one_gpu": False}
+    with pool.trial("nccl_training", 2, **arguments) as trial:
+        assert trial.wait(LONG) == {0: 0, 1: 0}, trial.everything()
+        first, second = trial.said(0), trial.said(1)
+    assert first[0] == second[0] == "nccl, since each process has a GPU of its own"
+    assert first[2] == second[2]
+    # It asks whether the step has ended, and then, when it has, for its errors.
+    assert first[3] == second[3] == {"waits": 1}
+    plain = Net(kind, CPUPlace(), 2)
+    told = [plain.step() for _ in range(4)]
+    np.testing.assert_allclose([first[1], second[1]], np.reshape(told, (4, 2)).T, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("collectives", "one_gpu", "said"),
+    [
+        ("auto", True, "gloo, since two processes use one GPU"),
+        ("gloo", False, "gloo, since FLAGS_collectives=gloo"),
+        ("nccl", False, "nccl, since FLAGS_collectives=nccl"),
+    ],
+)
+def test_what_moves_values_between_processes_is_chosen_and_said(
+    collectives: str, one_gpu: bool, said: str, pool: Pool, tmp_path: Path
+) -> None:
+    arguments = {"folder": str(tmp_path), "kind": "plain", "steps": 1, "collectives": collectives, "one_gpu": one_gpu}
+    with pool.trial("nccl_training", 2, **arguments) as trial:
+        assert trial.wait(LONG) == {0: 0, 1: 0}, trial.everything()
+        first, second = trial.said(0), trial.said(1)
+    assert first[0].startswith(said)
+    assert first[2] == second[2]
+
+
+def test_nccl_that_is_asked_for_where_two_processes_use_one_gpu_is_refused(pool: Pool, tmp_path: Path) -> None:
+    arguments = {"folder": str(tmp_path), "kind": "plain", "steps": 1, "collectives": "nccl", "one_gpu": True}
+    with pool.trial("nccl_training", 2, **arguments) as trial:
+        assert trial.wait(LONG) == {0: 1, 1: 1}, trial.everything()
+        assert "NCCL cannot connect these places: two processes use one GPU" in trial.err(0)
+
+
+FAULTS = {
+    "exits": "rank 2 of 3 died",
+    "raises": "rank 2 of 3 raised ValueError: planted",
+    "sleeps": "rank 2 of 3 did not come to",
+    "leaves": "rank 2 of 3 ended its program",
+    "refuses": "rank 2 of 3 raised IndexRangeError",
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_rank_that_fails_is_named_and_nobody_hangs(kind: str, pool: Pool, tmp_path: Path) -> None:
+    second = f"{2 * pace():g}"
+    environ = {"FLAGS_step_timeout_s": second if kind == "sleeps" else "60"}
+    with pool.trial("nccl_suffers", 3, environ, folder=str(tmp_path), kind=kind) as trial:
+        codes = trial.wait(LONG, [0, 1])
+        assert codes[0] != 0, trial.everything()
+        assert codes[1] != 0, trial.everything()
+        for rank in (0, 1):
+            (told,) = [line for line in trial.said(rank) if line[0] == "error"]
+            assert FAULTS[kind] in told[3], told
+            if kind == "sleeps":
+                assert told[1] < (2 * pace() + 2) * SLACK
