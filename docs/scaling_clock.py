@@ -133,6 +133,8 @@ class LinkTransport:
     """
 
     rank = 0
+    only_queues = True
+    own_streams = False
 
     def __init__(self, devices: int, network: Network) -> None:
         self.size, self._network = devices, network
@@ -142,6 +144,8 @@ class LinkTransport:
 
     def sum(self, parts: Sequence[Part], mine: int, roots: Sequence[int] | None = None, block: int = 0) -> list[Call]:
         lane, nbytes = parts[mine].lane, sum(array.nbytes for array in parts[mine].arrays)
+        if not nbytes:
+            return []
         seconds = self._network.time(self.size, ring_all_reduce(nbytes, self.size), 2)
         assert isinstance(lane.device, ClockDevice)
         return [(lane.device._put, (lane.stream, _nothing, None, seconds))]

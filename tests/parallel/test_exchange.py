@@ -67,12 +67,12 @@ def train(
     before = 0, 0
     for _ in range(2):
         exe.run(built.main, feed={"X": x}, fetch_list=[built.loss], scope=scope)
-        group = exe._replicas[PLACES].group
+        group = next(iter(exe._replicas.values())).group
         counted = group.calls - before[0], group.moved - before[1]
         before = group.calls, group.moved
     names = [p.name for p in built.main.all_parameters()]
     values = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
-    running = exe._replicas[PLACES].running
+    running = next(iter(exe._replicas.values())).running
     assert running is not None
     made = Trained(values, *counted, running.sessions)
     exe.close()

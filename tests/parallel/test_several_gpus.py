@@ -86,7 +86,7 @@ def test_explain_says_what_moves_values_and_why() -> None:
         net.step()
         told = str(net.program.explain(fetch_list=[net.loss]))
         assert "values move by nccl, since each place is a GPU of its own" in told
-        assert net.program.explain(fetch_list=[net.loss]).to_dict()["distribution"]["choices"]
+        assert net.program.explain(fetch_list=[net.loss]).to_dict()["collectives"]["choices"]
     for device in devices:
         assert -1 in {queue.priority for queue in device.cuda.made}, "collectives have a stream that goes first"
 

@@ -313,6 +313,11 @@ class Communicator:
             ended(lambda: self.device.reached(event))
         self.device.finish(event)
 
+    @property
+    def broken_off(self) -> bool:
+        """Whether collectives were ended before they had their values, so that what ran behind them had others."""
+        return self.group.aborted and self.group.transport.own_streams
+
     def deciding(self, bad: Array | None, stream: Stream) -> list[Call]:
         """Returns calls that make a truth value hold on all replicas where it holds on one, between two works of a stream.
 

@@ -270,7 +270,7 @@ class QueuedDevice(CapturingDevice):
         queued = []
         for step in steps:
             if step.op is None or step.work is None:
-                queued.append(Queued(None, step.stream, [*step.before], step.reads, step.writes))
+                queued.append(Queued(None, step.stream, [*step.before], step.reads, step.writes, step.split))
                 continue
             work = step.work
             split = step.split or work.on_host

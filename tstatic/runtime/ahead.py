@@ -398,11 +398,16 @@ class RunsAhead:
                 else:
                     away(session.communicator.finish, step.ended)
                 error = self._refusal(bound, step)
+                if error is None and session.communicator is not None and session.communicator.broken_off:
+                    raise ReplicaStoppedError("this replica stopped because its collectives were broken off")
             except QueuedWorkError as raised:
                 self._fail(bound, raised)
                 return
             except BaseException as raised:
                 error = raised
+                if session.communicator is not None:
+                    # Collectives that are broken off end, and what is queued behind them runs on what they left.
+                    session.writing.tear(f"a step that {type(raised).__name__} broke off")
             self.steps.popleft()
             if bound.staged is not None:
                 bound.staged.forget(step.slot)

@@ -277,12 +277,11 @@ class Binding:
         steps = [self._ready(bound, searched, late) for bound in works]
         behind: list[Call] = []
         if late:
+            if name == "main" and self.undecided and setting.communicator is not None:
+                steps, behind = self._decided(works, steps, setting.communicator)
             steps = [*self._fences(name), *steps]
             if name == "main" or any(step.how == "dynamic" for step, *_ in works):
-                if self.checks is not None and name == "main":
-                    together = self.undecided and setting.communicator is not None
-                    decide = setting.communicator.deciding if together and setting.communicator is not None else None
-                    behind += self.checks.finish(setting.streams[0], decide)
+                behind += self.checks.finish(setting.streams[0]) if self.checks is not None and name == "main" else []
                 # The host commits only what succeeded, and finds arrays of unknown sizes only when they have been computed.
                 behind += [] if self.undecided else setting.waiting()
         return self._scheduled(steps, searched, behind)
@@ -294,6 +293,31 @@ class Binding:
             options.graphs,
         )  # fmt: skip
         return setting.device.schedule(steps, region)
+
+    def _decided(
+        self, works: Sequence[Bound], steps: Sequence[ReadyStep], communicator: Communicator
+    ) -> tuple[list[ReadyStep], list[Call]]:
+        """Returns steps by which all replicas know whether a position of one of them is bad, and calls behind all of them.
+
+        They learn it in front of the first sum behind the last check, so that nothing waits for a sum of its own; without one,
+        behind all steps. There the streams of all meet: no replica updates unless all could.
+        """
+        checks, first = self.checks, self._setting.streams[0]
+        meeting = communicator.deciding(None, first)
+        if not checks:
+            return [*steps], meeting
+        last = max((i for i, (_, _, _, (calls, *_)) in enumerate(works) if calls), default=-1)
+        sums = (i for i, (step, *_) in enumerate(works) if i > last and step.op.definition.collective)
+        at = next(sums, None)
+        if at is None:
+            return [*steps], checks.deciding(first, communicator)
+        stream = works[at][2]
+        reads, writes = checks.spans
+        told = ReadyStep(
+            None, stream, before=checks.deciding(stream, communicator.on(stream)), reads=reads, writes=writes,
+            split=self._setting.device.splits(works[at][0].op),
+        )  # fmt: skip
+        return [*steps[:at], told, *steps[at:]], meeting
 
     def _whole(self, works: Sequence[Bound]) -> Schedule:
         """Returns the calls of both regions, between which the host does not wait."""

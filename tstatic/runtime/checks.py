@@ -5,7 +5,7 @@ On a device whose work runs late, positions are checked in front of the op, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,7 @@ class LateChecks:
     Attributes:
         bad: A truth value in device memory: whether some position of this run is bad; updates ask it. ``None`` where nothing
             is a position.
-        told: The same on the host, behind :meth:`finish` with a decision: whether a position of any replica is bad.
+        told: The same on the host, behind :meth:`deciding`: whether a position of any replica is bad.
     """
 
     def __init__(self, device: Device, ops: Sequence[FrozenOp], lasting: Sequence[str]) -> None:
@@ -170,26 +170,35 @@ class LateChecks:
                 given[at] = [found.safe if i == place else one for i, one in enumerate(given[at])]
         return given, (calls, read, written)
 
-    def finish(self, stream: Stream, decide: Callable[[Array | None, Stream], list[Call]] | None = None) -> list[Call]:
-        """Returns the calls that copy all words to the host and to :attr:`bad`, behind the checks.
+    def deciding(self, stream: Stream, communicator: Communicator) -> list[Call]:
+        """Returns calls that make :attr:`bad` hold on all replicas where one of them has a bad position, and tell the host.
 
         Args:
-            stream: The stream for the work.
-            decide: Returns calls that tell all replicas of what one of them found (``Communicator.deciding``).
+            stream: The stream for the work, behind all checks.
+            communicator: The replica's.
         """
-        if not self._checks:
-            return [] if decide is None else decide(None, stream)
         device = self._device
+        assert self.words is not None
+        assert self.bad is not None
+        pinned = device.allocate(ALIGNED, "pinned", "error words")
+        self._memory.append(pinned)
+        self.told = device.view(pinned, 0, Meta((1,), bool_))
         found = device.any_nonzero(self.words, self.bad, stream)
+        return [*found, *communicator.deciding(self.bad, stream), device.copying(self.told, self.bad, stream)]
+
+    @property
+    def spans(self) -> tuple[Spans, Spans]:
+        """The memory that :meth:`deciding` reads and writes."""
+        return [self._device.span(self.words)], [self._device.span(self.bad)]
+
+    def finish(self, stream: Stream) -> list[Call]:
+        """Returns the calls that copy all words to the host and to :attr:`bad`, behind the checks."""
+        if not self._checks:
+            return []
+        # What was decided for all replicas is more than what this one found.
+        found = [] if self.told is not None else self._device.any_nonzero(self.words, self.bad, stream)
         # The copy goes to pinned memory, so that it needs no wait of its own: the host reads it when it waits for the results.
-        found.append(device.copying(self._seen[0], self.words, stream))
-        if decide is not None:
-            assert self.bad is not None
-            pinned = device.allocate(ALIGNED, "pinned", "error words")
-            self._memory.append(pinned)
-            self.told = device.view(pinned, 0, Meta((1,), bool_))
-            found += [*decide(self.bad, stream), device.copying(self.told, self.bad, stream)]
-        return found
+        return [*found, self._device.copying(self._seen[0], self.words, stream)]
 
     @property
     def refused_elsewhere(self) -> bool:
