@@ -132,6 +132,7 @@ def test_key_changes_with_the_flags_that_change_compiled_code_and_with_no_other(
     other = {
         "FLAGS_numerics": "strict",
         "FLAGS_cuda_graph": "off",
+        "FLAGS_collectives": "host",
         "FLAGS_selected_gpus": "1",
         "FLAGS_allocator_strategy": "naive_best_fit",
         "FLAGS_fraction_of_gpu_memory_to_use": 0.5,

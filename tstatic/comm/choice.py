@@ -58,6 +58,7 @@ def between_places(devices: Sequence[Device], wanted: Asked) -> Choice:
         return Choice("host", "the places share the host's memory")
     if wanted == "host":
         return Choice("host", "FLAGS_collectives=host")
+    # NCCL takes each GPU once in a communicator.
     apart = len(set(devices)) == len(devices) > 1 and all(isinstance(one, CudaDevice) for one in devices)
     if not apart:
         reason = "the places are one device" if len(devices) > 1 else "there is one place"
@@ -85,10 +86,11 @@ def between_processes(devices: Sequence[Device], wanted: Asked, whose: Sequence[
     """
     if wanted in ("gloo", "host"):
         return Choice("gloo", f"FLAGS_collectives={wanted}")
+    # All that decides is the same on all processes, so that all choose the same: their own devices are of one kind.
     first = devices[0]
     gpus = [gpu for of_process in whose for gpu in of_process]
     if not isinstance(first, CudaDevice):
-        reason = f"the places are no GPUs, but of the device '{first.name}'"
+        reason = f"the places are not GPUs, but of the device '{first.name}'"
     elif len(devices) > 1:
         reason = "a process has several places, and NCCL connects processes of one GPU each"
     elif not all(whose):
@@ -118,6 +120,7 @@ def identity(devices: Sequence[Device], host: str) -> list[str]:
 def for_places(devices: Sequence[Device], choice: Choice) -> Transport:
     """Returns what moves values between the places of a process."""
     if choice.name == "nccl":
+        # Here: most processes have no use for it.
         from tstatic.comm import nccl
         from tstatic.comm.nccl_transport import NcclPlaces
 

@@ -292,7 +292,7 @@ class Communicator:
         """Writes all replicas' arrays, in the order of their ranks, into ``out`` of shape ``[world, *array.shape]``."""
         Gather(self, array, out, label)()
 
-    def meet(self) -> None:
+    def rendezvous(self) -> None:
         """Returns when every replica of this process has queued what comes before its update; the host waits for no device.
 
         Raises:

@@ -285,7 +285,7 @@ class Processes:
         finally:
             self._deadline = before
 
-    def blame(self, waited: float) -> RankFailedError | None:
+    def failed_rank(self, waited: float) -> RankFailedError | None:
         """Returns an error that names the rank for which a step waits, of which this group does not know; ``None`` if none is."""
         if not self.monitor.accused:
             self.monitor.accuse(*self.monitor.failed_rank(waited))

@@ -325,7 +325,7 @@ class RunsAhead:
         stopped: StoppedBeforeError | None = None
         if session.communicator is not None:
             # All replicas of the process queue their updates, or none does.
-            away(session.communicator.meet)
+            away(session.communicator.rendezvous)
         with session.writing:
             # A parallel step changes all replicas alike.
             if session.plan.program.writes and session.communicator is None:

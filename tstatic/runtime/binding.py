@@ -24,7 +24,7 @@ from tstatic.plan.report import Seen
 from tstatic.progress import tracked
 from tstatic.runtime import timeline
 from tstatic.runtime.arenas import Arenas
-from tstatic.runtime.checks import Before, Bound, before_kernel, late_checks, may_ask_words
+from tstatic.runtime.checks import Before, Bound, before_kernel, decided, late_checks, may_ask_words
 from tstatic.runtime.feed import StagedFeeds, uninitialised
 from tstatic.runtime.fetch import StagedFetches
 from tstatic.runtime.finite import check_finite
@@ -278,7 +278,7 @@ class Binding:
         behind: list[Call] = []
         if late:
             if name == "main" and self.undecided and setting.communicator is not None:
-                steps, behind = self._decided(works, steps, setting.communicator)
+                steps, behind = decided(self.checks, works, steps, setting.communicator, setting.streams[0])
             steps = [*self._fences(name), *steps]
             if name == "main" or any(step.how == "dynamic" for step, *_ in works):
                 behind += self.checks.finish(setting.streams[0]) if self.checks is not None and name == "main" else []
@@ -293,31 +293,6 @@ class Binding:
             options.graphs,
         )  # fmt: skip
         return setting.device.schedule(steps, region)
-
-    def _decided(
-        self, works: Sequence[Bound], steps: Sequence[ReadyStep], communicator: Communicator
-    ) -> tuple[list[ReadyStep], list[Call]]:
-        """Returns steps by which all replicas know whether a position of one of them is bad, and calls behind all of them.
-
-        They learn it in front of the first sum behind the last check, so that nothing waits for a sum of its own; without one,
-        behind all steps. There the streams of all meet: no replica updates unless all could.
-        """
-        checks, first = self.checks, self._setting.streams[0]
-        meeting = communicator.deciding(None, first)
-        if not checks:
-            return [*steps], meeting
-        last = max((i for i, (_, _, _, (calls, *_)) in enumerate(works) if calls), default=-1)
-        sums = (i for i, (step, *_) in enumerate(works) if i > last and step.op.definition.collective)
-        at = next(sums, None)
-        if at is None:
-            return [*steps], checks.deciding(first, communicator)
-        stream = works[at][2]
-        reads, writes = checks.spans
-        told = ReadyStep(
-            None, stream, before=checks.deciding(stream, communicator.on(stream)), reads=reads, writes=writes,
-            split=self._setting.device.splits(works[at][0].op),
-        )  # fmt: skip
-        return [*steps[:at], told, *steps[at:]], meeting
 
     def _whole(self, works: Sequence[Bound]) -> Schedule:
         """Returns the calls of both regions, between which the host does not wait."""

@@ -14,7 +14,7 @@ import numpy as np
 from tstatic.comm.group import Communicator
 from tstatic.devices import Array, Device
 from tstatic.devices.base import ALIGNED, Memory
-from tstatic.devices.step import BoundStep, HostArray, Stream
+from tstatic.devices.step import BoundStep, HostArray, ReadyStep, Stream
 from tstatic.errors import FeedError, IndexRangeError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
@@ -298,6 +298,39 @@ def may_ask_words(plan: Plan, checks: LateChecks | None, communicator: Communica
         if step.region == "update" and (definition.random or deaf):
             return False
     return bool(plan.steps)
+
+
+def decided(
+    checks: LateChecks | None,
+    works: Sequence[Bound],
+    steps: Sequence[ReadyStep],
+    communicator: Communicator,
+    first: Stream,
+) -> tuple[list[ReadyStep], list[Call]]:
+    """Returns steps by which all replicas know whether a position of one of them is bad, and calls behind all of them.
+
+    They learn it in front of the first sum behind the last check, so that nothing waits for a sum of its own; without one,
+    behind all steps. There the streams of all meet: no replica updates unless all could.
+
+    Args:
+        checks: The checks of the plan.
+        works: Its steps of the main region.
+        steps: The same, as a device schedules them.
+        communicator: The replica's.
+        first: The stream that all others are joined to behind the steps.
+    """
+    behind = communicator.deciding(None, first)
+    if not checks:
+        return [*steps], behind
+    last = max((i for i, (_, _, _, (calls, *_)) in enumerate(works) if calls), default=-1)
+    at = next((i for i, (step, *_) in enumerate(works) if i > last and step.op.definition.collective), None)
+    if at is None:
+        return [*steps], checks.deciding(first, communicator)
+    stream = works[at][2]
+    reads, writes = checks.spans
+    calls = checks.deciding(stream, communicator.on(stream))
+    told = ReadyStep(None, stream, before=calls, reads=reads, writes=writes, split=steps[at].split)
+    return [*steps[:at], told, *steps[at:]], behind
 
 
 def before_kernel(

@@ -46,7 +46,7 @@ def raise_failure(setting: Setting, bound: Binding, region: str, error: BaseExce
         error = error.__cause__ or error
     error = of_op(error, op)
     annotate(error, op)
-    # Work of a collective's own, which is no step, comes before the update.
+    # What a collective computes by itself is not a step, and comes before the update.
     early = not any(step.op is op for step in setting.plan.steps if step.region == "update")
     # The update was queued behind what failed, so it has not run: no parameter is half written.
     if region != "main" and bound.undecided and early:

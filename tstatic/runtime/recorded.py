@@ -35,7 +35,10 @@ class RecordedCalls:
         self.recorder: Recorder | None = None
         self._arrays = arrays
         self._plan, self._device, self._threads = plan, device, threads
-        names = ["copies", "collectives", *(f"compute {i}" for i in range(len(streams) - 2))]
+        # Behind the streams of the computation stand those of the collectives' further rings.
+        several = device.compute_streams
+        rest = [f"compute {i}" if i < several else f"collectives {i - several + 1}" for i in range(len(streams) - 2)]
+        names = ["copies", "collectives", *rest]
         prefix = f"{device.name}, place {place}: " if place else f"{device.name}: "
         # Equal streams (those of a device that has only one) get the name of the last.
         self._streams = {stream: prefix + name for stream, name in zip(streams, names, strict=True)}

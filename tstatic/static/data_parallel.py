@@ -251,7 +251,7 @@ class Replicas:
         """Returns an error that names the rank that failed; ``None`` if this one did, or the error names one."""
         assert self.outer is not None
         if self.threads.lost:
-            return self.outer.blame(timeout)
+            return self.outer.failed_rank(timeout)
         # Where a collective was ended, or another rank refused what it was fed, that rank tells of itself.
         return self.outer.verdict() if isinstance(error, RankFailedError | NcclError) else None
 
