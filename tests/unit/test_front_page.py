@@ -223,13 +223,6 @@ def test_figures_of_the_training_step_are_those_of_its_measurements() -> None:
         assert f"| {run} | {' | '.join(cells)} |" in text
 
 
-def test_processes_sum_on_the_cpu() -> None:
-    """If a process group of NCCL is made, `scaling.md` must no longer say that sums are made on the CPU."""
-    makers = re.compile(r"ProcessGroup(NCCL|Gloo)|init_process_group\(\s*[\"'](\w+)")
-    found = {file.name: makers.findall(source.text(file)) for file in source.files() if file.name != "doctor.py"}
-    assert {file: {a or b for a, b in made} for file, made in found.items() if made} == {"gloo.py": {"Gloo"}}
-
-
 # ---------------------------------------------------------------------------------------------- what is there, and is not
 def test_a_kernel_holds_the_operators_and_the_users_lines() -> None:
     main = static.Program()
