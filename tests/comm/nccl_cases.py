@@ -53,6 +53,22 @@ def nccl_training(folder: str, kind: str, steps: int, collectives: str, one_gpu:
         say(dict(found))
 
 
+def nccl_sizes(folder: str, kind: str, rows: list[int], collectives: str) -> None:
+    """Says the parameters after steps of so many rows, between which the second one is written by hand, and what was chosen."""
+    from tests.parallel.test_late_devices import Net
+
+    rank = group().rank
+    flags.set_flags({"FLAGS_collectives": collectives})
+    with own_gpu(folder, rank):
+        net = Net(kind, places.CUDAPlace(0), 1, of=group().size, part=rank)
+        for number, count in enumerate(rows):
+            net.step({name: value[:count] for name, value in net.feed.items()})
+            if number == 1:
+                net.scope.var(net.main.all_parameters()[1].name).get_tensor().set(np.full(4, 0.5, np.float32))
+        (replicas,) = net.exe._replicas.values()
+        say(replicas.choices[-1].name, [one.hex() for one in net.values()[0]])
+
+
 def nccl_suffers(folder: str, kind: str) -> None:
     """Trains; in the fourth step the last rank does something, and the others say what they are told, and how long it took."""
     from tests.parallel.test_late_devices import ROWS, Net

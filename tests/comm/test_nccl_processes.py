@@ -17,7 +17,7 @@ pytestmark = pytest.mark.torch
 LONG = 60.0 * SLACK
 
 
-@pytest.mark.parametrize("kind", ["clip", "sync_batch_norm"])
+@pytest.mark.parametrize("kind", ["clip", "merge", "sync_batch_norm"])
 def test_processes_learn_as_places_do_and_wait_for_the_device_alone(kind: str, pool: Pool, tmp_path: Path) -> None:
     arguments = {"folder": str(tmp_path), "kind": kind, "steps": 3, "collectives": "auto", "one_gpu": False}
     with pool.trial("nccl_training", 2, **arguments) as trial:
@@ -49,6 +49,24 @@ def test_what_moves_values_between_processes_is_chosen_and_said(
         first, second = trial.said(0), trial.said(1)
     assert first[0].startswith(said)
     assert first[2] == second[2]
+
+
+def test_sums_over_runs_are_left_out_in_the_same_runs_whatever_else_runs(pool: Pool, tmp_path: Path) -> None:
+    """Plans for several sizes count the runs of a sum together; what the host knows of the count, a write makes it forget."""
+    found = {}
+    for collectives in ("nccl", "gloo"):
+        arguments = {
+            "folder": str(tmp_path),
+            "kind": "merge",
+            "rows": [4, 4, 4, 2, 4, 2, 2, 2, 4],
+            "collectives": collectives,
+        }
+        with pool.trial("nccl_sizes", 2, **arguments) as trial:
+            assert trial.wait(LONG) == {0: 0, 1: 0}, trial.everything()
+            ((name, found[collectives]),) = trial.said(0)
+            assert name == collectives
+            assert trial.said(1) == trial.said(0)
+    assert found["nccl"] == found["gloo"]
 
 
 def test_nccl_that_is_asked_for_where_two_processes_use_one_gpu_is_refused(pool: Pool, tmp_path: Path) -> None:

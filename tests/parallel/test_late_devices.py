@@ -18,6 +18,7 @@ from tstatic import devices, nn, static
 from tstatic.devices.base import Device
 from tstatic.devices.fake import FakeDevice
 from tstatic.errors import DeviceError, IndexRangeError
+from tstatic.optimizer.gradient_merge import GradientMergeOptimizer
 from tstatic.places import CPUPlace, CUDAPlace
 
 Build = Callable[[Any], None]
@@ -36,10 +37,15 @@ def _mixed(loss: Any) -> None:
     _update(loss, static.amp.decorate(paddle.optimizer.Momentum(0.01), init_loss_scaling=8.0))
 
 
+def _merged(loss: Any) -> None:
+    _update(loss, GradientMergeOptimizer(paddle.optimizer.AdamW(0.01), 2))
+
+
 KINDS: dict[str, tuple[Build, dict[str, Any]]] = {
     "plain": (_update, {}),
     "clip": (_clipped, {}),
     "amp": (_mixed, {}),
+    "merge": (_merged, {}),
     "sync_batch_norm": (_update, {"sync_batch_norm": True}),
 }
 

@@ -52,7 +52,7 @@ def in_place(xs: Sequence[Array], outs: Sequence[Array], group: Communicator) ->
 def _unless(skip: Any, group: Communicator, collectives: Sequence[Collective]) -> None:
     """Runs collectives in steps in which they are not skipped, which are the same on all replicas."""
     # The value is equal on all replicas, so none waits in a collective that another one leaves out.
-    if not bool(group.device.to_host(skip, group.stream).flat[0]):
+    if not group.holds(skip):
         for collective in collectives:
             collective()
 

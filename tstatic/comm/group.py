@@ -200,6 +200,7 @@ class Communicator:
             library that has communicators of its own needs one for each.
         op: The collective op that is bound, for error messages.
         buffers: The memory that collectives allocated.
+        known: Whether the truth values by which collectives are left out hold in this run, by the identity of their arrays.
     """
 
     def __init__(self, group: Group, rank: int, device: Device = HOST) -> None:
@@ -210,6 +211,8 @@ class Communicator:
         self.ring = 0
         self.op: FrozenOp | None = None
         self.buffers: list[Memory] = []
+        # Changed in place only: handles of ops share it.
+        self.known: dict[int, bool] = {}
         self._workspace = Workspace()
         self._others: dict[int | Stream, Communicator] = {}
 
@@ -291,6 +294,11 @@ class Communicator:
     def all_gather(self, array: Array, out: Array, label: str = "all_gather") -> None:
         """Writes all replicas' arrays, in the order of their ranks, into ``out`` of shape ``[world, *array.shape]``."""
         Gather(self, array, out, label)()
+
+    def holds(self, skip: Array) -> bool:
+        """Returns whether a truth value holds by which collectives are left out; waits for the device unless that is known."""
+        known = self.known.get(id(skip))
+        return bool(self.device.to_host(skip, self.stream).flat[0]) if known is None else known
 
     def rendezvous(self) -> None:
         """Returns when every replica of this process has queued what comes before its update; the host waits for no device.

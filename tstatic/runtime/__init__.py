@@ -8,6 +8,7 @@
 * ``arenas``, ``kept``  memory that plans take turns in, and how much each plan keeps beside it
 * ``storage``  the arrays of a plan's values, and blocks that a device's library allocates while steps run
 * ``checks``, ``finite``  of positions and of NaN while a plan runs
+* ``foreseen``  which sums a run leaves out, known on the host before the device knows it
 * ``scope``, ``assign``, ``flatten``  where persistable variables live, how many are written at once, and how they become views of
   flat buffers
 * ``dlpack``  tensors shared with other libraries

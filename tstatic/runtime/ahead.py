@@ -313,6 +313,8 @@ class RunsAhead:
         session, device, stream = self._session, self._session.device, self._session.streams[0]
         apart = records.recorder is not None or bound.whole is None
         values = [value for _, value in session.plan.program.fetches] if last else []
+        if bound.foreseen is not None and session.communicator is not None:
+            session.communicator.known.update(bound.foreseen.holds(session.scope.writes, stream))
         if apart:
             session.execute(bound, "main")
         # Before state is written, as all that may fail.
@@ -338,6 +340,8 @@ class RunsAhead:
                     session.commit.queue(step.pending, bound)
                     if bound.numbers is not None and (counts or iterations > 1):
                         device.count_unless(bound.bad, device.slice(bound.numbers, 1, (1,)), stream)
+                if bound.foreseen is not None:
+                    bound.foreseen.send(session.scope.writes, stream)
                 if bound.checks is not None and counts:
                     step.words = step.slot + 1
                     bound.checks.send(step.words, stream)
@@ -412,6 +416,8 @@ class RunsAhead:
             if bound.staged is not None:
                 bound.staged.forget(step.slot)
             if error is not None:
+                if bound.foreseen is not None:
+                    bound.foreseen.forget()
                 self._take_back(step)
                 step.end(error=error)
             else:
@@ -478,6 +484,8 @@ class RunsAhead:
         except Exception as failed:
             error = failed
             session.writing.tear(f"a step that {type(failed).__name__} broke off")
+        if bound.foreseen is not None:
+            bound.foreseen.forget()
         while self.steps:
             self.steps.popleft().end(error=error)
         if self._in_flight.owner is self:

@@ -29,6 +29,7 @@ from tstatic.runtime.feed import StagedFeeds, uninitialised
 from tstatic.runtime.fetch import StagedFetches
 from tstatic.runtime.finite import check_finite
 from tstatic.runtime.flatten import flatten, move_values
+from tstatic.runtime.foreseen import foreseen
 from tstatic.runtime.generated import add_shared, bind_view, generated_work
 from tstatic.runtime.recorded import RecordedCalls
 from tstatic.runtime.scope import Scope, dtype_check
@@ -98,6 +99,7 @@ class Binding:
         staged: Sends feeds to a device whose work runs late; ``None`` elsewhere.
         staged_numbers: Sends what random numbers depend on, likewise.
         fetched: Brings fetched values with the one wait of a run, if the update is queued before the host knows of anything.
+        foreseen: What the host knows of the sums that a run of several places leaves out; ``None`` if it leaves out none.
         bad: A truth value in device memory that keeps an update from changing anything; ``None`` if nothing is checked there.
         targets: Variable -> its storage, of those that are committed.
         pending: What each run commits; ``None`` before the first.
@@ -150,6 +152,8 @@ class Binding:
             else StagedFeeds(device, [("numbers", self.numbers)], setting.streams[0])
         )  # fmt: skip
         self.fetched = self._fetched()
+        together = self.undecided and setting.communicator is not None
+        self.foreseen = foreseen(plan.program, self.arrays, device) if together else None
         self.bad = self.checks.bad if self.undecided and self.checks is not None else None
         self.targets: dict[str, Array] = {}
         self.pending: list[tuple[str, Array, Array | None]] | None = None
@@ -382,6 +386,8 @@ class Binding:
             self.fetched.free()
         if self.checks is not None:
             self.checks.free()
+        if self.foreseen is not None:
+            self.foreseen.free()
         self.forget_graphs()
         self.arrays.clear()
         self.pending, self.targets, self.numbers, self.bad = None, {}, None, None

@@ -317,6 +317,7 @@ class Scope:
         layout: A number that changes whenever a value gets other storage, so that bound plans bind anew.
         runs: Program uid -> (seed epoch, number of runs), the counter behind random numbers.
         replicas: Scopes of the replicas after the first, with copies of the variables that each replica needs.
+        ran: What the last run of several places knew in advance (``Foreseen``).
         in_flight: The steps that were queued on this scope, its parents and children, and not waited for.
         torn: Tensors of this scope, its parents and children that may be half written, and what was interrupted.
 
@@ -338,6 +339,7 @@ class Scope:
         self.torn: dict[LoDTensor, str] = {} if parent is None else parent.torn
         self.in_flight: InFlight = InFlight() if parent is None else parent.in_flight
         self.replicas: list[ReplicaScope] = []
+        self.ran: Any = None
         self._writes = 0
         self._vars: dict[str, ScopeVar] = {}
 

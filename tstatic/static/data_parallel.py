@@ -25,6 +25,7 @@ from tstatic.errors import PlaceError, RankFailedError
 from tstatic.ir.program import Program
 from tstatic.ir.text import shared_text
 from tstatic.runtime.feed import Arrays
+from tstatic.runtime.foreseen import takes_turn
 from tstatic.runtime.interrupt import wait_for_writes
 from tstatic.runtime.replica_threads import ReplicaThreads
 from tstatic.runtime.scope import ReplicaScope, Scope
@@ -276,6 +277,9 @@ class Replicas:
             for session in entry.sessions:
                 if session.stale():
                     session.bind_plan()
+        for session in entry.sessions:
+            assert session.bound is not None
+            takes_turn(session.scope, session.bound.foreseen)
 
     def _watch(self, outer: Processes, entry: Bound, feeds: Sequence[Arrays], scope: Scope, writes: int) -> None:
         """Registers digests of this process's parameters and feeds, so that the processes can find a difference."""
