@@ -247,6 +247,15 @@ _FLAGS = (
         check=_one_of("auto", "nccl", "gloo", "host"),
     ),
     Flag(
+        "FLAGS_collectives_in_graph",
+        bool,
+        False,
+        "Between processes of one GPU each that NCCL connects, collectives are captured in the CUDA graphs of a step instead of "
+        "ending them, so that the host launches a step in two graphs. Off until it has been seen on two GPUs. It does nothing "
+        "between the places of one process, where NCCL may hang in graphs, nor where NCCL does not move the values.",
+        compiled=True,
+    ),
+    Flag(
         "FLAGS_fuse_parameter_memory_size",
         float,
         -1.0,

@@ -25,9 +25,9 @@ def own_gpu(folder: str, index: int) -> Iterator[Any]:
     from tstatic.comm import nccl
     from tstatic.devices import cuda
 
-    library = GlooNccl(Path(folder))
+    made = StandIn()
+    library = GlooNccl(Path(folder), made.cuda)
     with pytest.MonkeyPatch.context() as patch:
-        made = StandIn()
         patch.setenv("CUDA_VISIBLE_DEVICES", str(index))
         patch.setattr(cuda, "device", lambda _: made)
         patch.setattr(places, "_count_gpus", lambda visible: 1)
@@ -35,22 +35,27 @@ def own_gpu(folder: str, index: int) -> Iterator[Any]:
         yield made
 
 
-def nccl_training(folder: str, kind: str, steps: int, collectives: str, one_gpu: bool) -> None:
-    """Says losses and parameters, what was chosen, and the waits and bytes of the last step."""
+def nccl_training(
+    folder: str, kind: str, steps: int, collectives: str, one_gpu: bool, in_graph: bool = False
+) -> None:  # fmt: skip
+    """Says what was chosen, losses and parameters, the waits and bytes of the last step, and how many graphs it launched."""
     from tests.parallel.test_late_devices import Net, visits
 
     rank = group().rank
-    flags.set_flags({"FLAGS_collectives": collectives})
+    flags.set_flags({"FLAGS_collectives": collectives, "FLAGS_collectives_in_graph": in_graph})
     with own_gpu(folder, 0 if one_gpu else rank) as device:
         net = Net(kind, places.CUDAPlace(0), 1, of=group().size, part=rank)
         losses = [float(np.mean(net.step())) for _ in range(steps)]
+        launches = sum(graph.launches for graph in device.cuda.graphs)
         with visits(device) as found:
             losses.append(float(np.mean(net.step())))
+        launches = sum(graph.launches for graph in device.cuda.graphs) - launches
         (replicas,) = net.exe._replicas.values()
         say([str(one) for one in replicas.choices][-1])
         say(losses)
         say([one.hex()[:32] for one in net.values()[0]])
         say(dict(found))
+        say(launches)
 
 
 def nccl_sizes(folder: str, kind: str, rows: list[int], collectives: str) -> None:

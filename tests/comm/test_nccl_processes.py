@@ -51,6 +51,20 @@ def test_what_moves_values_between_processes_is_chosen_and_said(
     assert first[2] == second[2]
 
 
+def test_collectives_are_part_of_graphs_where_the_flag_asks_for_it(pool: Pool, tmp_path: Path) -> None:
+    found = []
+    for in_graph in (False, True):
+        arguments = {"folder": str(tmp_path), "kind": "clip", "steps": 4, "collectives": "auto", "one_gpu": False}
+        with pool.trial("nccl_training", 2, in_graph=in_graph, **arguments) as trial:
+            assert trial.wait(LONG) == {0: 0, 1: 0}, trial.everything()
+            found.append(trial.said(0))
+            assert trial.said(1)[2] == found[-1][2]
+    apart, within = found
+    assert apart[1:4] == within[1:4], "losses, parameters, waits"
+    # Before the update the hosts learn that all have come so far.
+    assert within[4] == 2 < apart[4]
+
+
 def test_sums_over_runs_are_left_out_in_the_same_runs_whatever_else_runs(pool: Pool, tmp_path: Path) -> None:
     """Plans for several sizes count the runs of a sum together; what the host knows of the count, a write makes it forget."""
     found = {}

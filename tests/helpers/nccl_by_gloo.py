@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.distributed
 
+from tests.helpers.gpu import Library
 from tstatic.comm.nccl import ID_BYTES, TYPES, NcclError
 from tstatic.ir.types import dtype_of
 
@@ -26,13 +27,15 @@ class GlooNccl:
 
     Args:
         folder: Where the processes find each other.
+        cuda: What stands in for ``torch.cuda``: a group that ends while it captures is part of the graph.
     """
 
     version = "0.0.0"
     where = __file__
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cuda: Library) -> None:
         self._folder = folder
+        self._cuda = cuda
         self._groups: dict[int, Any] = {}
         self._queued: list[Callable[[], None]] | None = None
 
@@ -52,8 +55,12 @@ class GlooNccl:
         self._queued = []
         try:
             yield
-            for work in self._queued:
-                work()
+            works = self._queued
+            graph = self._cuda.capturing
+            if graph is None:
+                _each(works)
+            else:
+                graph.work.append(lambda: _each(works))
         finally:
             self._queued = None
 
@@ -77,18 +84,19 @@ class GlooNccl:
     def _sum(self, send: int, receive: int, count: int, dtype: int, comm: int, mine: Callable[[Any, int], Any]) -> None:
         """Sums in the widest type; ``mine`` returns what this rank, by its number, gets of the sum."""
         group = self._groups[comm]
-        given = _memory(send, count, dtype)
-        wide = torch.from_numpy(given.astype(np.int64 if given.dtype.kind in "iu" else np.float64))
 
-        def finished(started: Any) -> Any:
-            return _Then(started, lambda: store(wide.numpy()))
+        def start(one: Any) -> Any:
+            given = _memory(send, count, dtype)
+            wide = torch.from_numpy(given.astype(np.int64 if given.dtype.kind in "iu" else np.float64))
 
-        def store(total: Any) -> None:
-            got = mine(total, group.rank())
-            if got is not None:
-                _memory(receive, got.size, dtype)[...] = got
+            def store() -> None:
+                got = mine(wide.numpy(), group.rank())
+                if got is not None:
+                    _memory(receive, got.size, dtype)[...] = got
 
-        self._add(comm, lambda one: finished(one.allreduce([wide])))
+            return _Then(one.allreduce([wide]), store)
+
+        self._add(comm, start)
 
     def all_reduce(self, send: int, receive: int, count: int, dtype: int, comm: int, stream: int) -> None:
         self._sum(send, receive, count, dtype, comm, lambda total, rank: total)
@@ -137,6 +145,11 @@ class GlooNccl:
             self._groups[comm] = None
 
     destroy = async_error
+
+
+def _each(works: Sequence[Callable[[], None]]) -> None:
+    for work in works:
+        work()
 
 
 def _is_over(work: Any) -> bool:

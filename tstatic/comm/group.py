@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tstatic import flags
 from tstatic.comm.finite_gradients import Finding, Watch, refusal, settled
 from tstatic.comm.host_transport import HostTransport
 from tstatic.comm.transport import Part, ProcessTransport, Transport, flattened
@@ -294,6 +295,15 @@ class Communicator:
     def all_gather(self, array: Array, out: Array, label: str = "all_gather") -> None:
         """Writes all replicas' arrays, in the order of their ranks, into ``out`` of shape ``[world, *array.shape]``."""
         Gather(self, array, out, label)()
+
+    def may_be_captured(self, op: FrozenOp) -> bool:
+        """Returns whether a collective op can be part of a graph: its calls are the device's alone, and the flag asks for it."""
+        outer = self.group.outer if self.group.across else None
+        alone = self.size == 1 and outer is not None and outer.own_streams and self.only_queues(op)
+        # The host decides on these in each run.
+        given = {slot.name: entry for slot, entry in zip(op.definition.inputs, op.inputs, strict=True)}
+        hosted = op.attrs.get("waits") or given.get("Skip")
+        return bool(alone and not hosted and flags.flag("FLAGS_collectives_in_graph"))
 
     def holds(self, skip: Array) -> bool:
         """Returns whether a truth value holds by which collectives are left out; waits for the device unless that is known."""

@@ -319,6 +319,8 @@ class Binding:
             drawn = [setting.device.span(self.arrays[RNG])] if step.op.body and RNG in self.arrays else []
             reads, writes = [*reads, *drawn], [*writes, *self._scratch.spans(step)]
         split = setting.device.splits(step.op, step.how)
+        if split and step.op.definition.collective and setting.communicator is not None:
+            split = "" if setting.communicator.may_be_captured(step.op) else split
         return ReadyStep(step.op, stream, work, before, [find] if searched else [], reads, writes, split)
 
     def _fences(self, name: str) -> list[ReadyStep]:
