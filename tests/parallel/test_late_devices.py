@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 
 import tstatic as paddle
 from tests.helpers.gpu import first_gpu
-from tstatic import devices, nn, static
+from tests.helpers.patience import pace
+from tstatic import devices, flags, nn, static
 from tstatic.devices.base import Device
 from tstatic.devices.fake import FakeDevice
 from tstatic.errors import DeviceError, IndexRangeError
@@ -247,3 +249,37 @@ def test_a_position_that_one_replica_is_fed_is_refused_on_all(name: str, replica
         assert net.values() == before
         assert np.array_equal(net.step(), like.step()), "the count of runs is as if the refused ones had not been"
         assert net.values() == like.values()
+
+
+def test_a_collective_that_never_ends_is_given_up_and_a_new_executor_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, armed = threading.Event(), threading.Event()
+    put = FakeDevice._put
+
+    def hanging(device: FakeDevice, stream: Any, run: Any, op: Any = None, *rest: Any, **named: Any) -> None:
+        hangs = armed.is_set() and op is not None and op.definition.type == "c_sum"
+        put(device, stream, (lambda: (release.wait(), run())) if hangs else run, op, *rest, **named)
+
+    monkeypatch.setattr(FakeDevice, "_put", hanging)
+    before = flags.get_flags("FLAGS_step_timeout_s")
+    with devices.use("fake"):
+        net = Net("plain", CPUPlace(), 2)
+        for _ in range(3):
+            net.step()
+        flags.set_flags({"FLAGS_step_timeout_s": 1.0 * pace()})
+        try:
+            armed.set()
+            start = time.monotonic()
+            with pytest.raises(DeviceError, match="did not finish its step within"):
+                net.step()
+            assert time.monotonic() - start < (pace() + 2.0) * 3.0 * pace()
+            armed.clear()
+            with pytest.raises(DeviceError, match="never came back"):
+                net.step()
+        finally:
+            flags.set_flags(before)
+            armed.clear()
+            release.set()
+        again = Net("plain", CPUPlace(), 2)
+        again.step()
+        first, second = again.values()
+        assert first == second
