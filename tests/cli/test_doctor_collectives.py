@@ -53,8 +53,8 @@ def found_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]
 
 
 HERE = [
-    (0, True, "host, since the places share the host's memory", "gloo, since the places are no GPUs", "note"),
-    (0, False, "host, since the places share the host's memory", "gloo, since the places are no GPUs", "absent"),
+    (0, True, "host, since the places share the host's memory", "gloo, since the places are not GPUs", "note"),
+    (0, False, "host, since the places share the host's memory", "gloo, since the places are not GPUs", "absent"),
     (1, True, "device, since the places are one device", "gloo, since two processes use one GPU", "ok"),
     (1, False, "device, since the places are one device", "gloo, since NCCL cannot be loaded on rank 0", "absent"),
     (2, True, "nccl, since each place is a GPU", "nccl, since each process has a GPU of its own (not executed here)", "ok"),

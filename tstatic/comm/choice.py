@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tstatic import flags
+from tstatic.comm import nccl
 from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.host_transport import HostTransport
+from tstatic.comm.nccl_transport import NcclPlaces, NcclProcesses
 from tstatic.comm.transport import ProcessTransport, Transport
 from tstatic.devices import Device
 from tstatic.devices.cuda import CudaDevice
@@ -120,10 +122,6 @@ def identity(devices: Sequence[Device], host: str) -> list[str]:
 def for_places(devices: Sequence[Device], choice: Choice) -> Transport:
     """Returns what moves values between the places of a process."""
     if choice.name == "nccl":
-        # Here: most processes have no use for it.
-        from tstatic.comm import nccl
-        from tstatic.comm.nccl_transport import NcclPlaces
-
         return NcclPlaces([one for one in devices if isinstance(one, CudaDevice)], nccl.load())
     return HostTransport(len(devices), through_host=choice.name == "host" and devices[0].deferred)
 
@@ -137,9 +135,6 @@ def for_processes(devices: Sequence[Device], choice: Choice, outer: Any) -> Proc
         outer: The processes.
     """
     if choice.name == "nccl":
-        from tstatic.comm import nccl
-        from tstatic.comm.nccl_transport import NcclProcesses
-
         (device,) = devices
         assert isinstance(device, CudaDevice)
         return NcclProcesses(outer, device, nccl.load())
@@ -157,8 +152,6 @@ def _missing(wanted: Asked) -> str:
     Raises:
         MissingPackageError: If it is asked for.
     """
-    from tstatic.comm import nccl
-
     try:
         nccl.load()
     except MissingPackageError as error:

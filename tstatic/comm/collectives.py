@@ -9,6 +9,7 @@ from tstatic.comm.buckets import parts
 from tstatic.comm.group import Broadcast, Collective, Communicator, Sum
 from tstatic.comm.transport import flattened
 from tstatic.devices import Array
+from tstatic.ir.attrs import Attr
 from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots
 from tstatic.ir.types import Meta
@@ -111,7 +112,10 @@ def _register(
     )
 
 
-QUEUED = {"ring": 0, "same_stream": False, "waits": False}
+_BY_SESSION = "a session reads it, and decides in which stream values are exchanged: they stay what they are"
+QUEUED = {
+    name: Attr.idle(default, _BY_SESSION) for name, default in (("ring", 0), ("same_stream", False), ("waits", False))
+}
 """Where a collective of a program is queued: the number of its ring, whether into the stream of the computation, and whether the
 host waits behind it."""
 

@@ -117,7 +117,11 @@ class Replicas:
         inside = choice.between_places(self.devices, wanted if outer is None or size > 1 else "auto")
         self.choices = [inside]
         self.between: ProcessTransport | None = None
-        self.group = Group(size, transport=choice.for_places(self.devices, inside))
+        if outer is not None:
+            # Some of the processes exchange values before all have met: they choose then.
+            at_first = choice.Choice("gloo", "the processes have not chosen yet")
+            self.between = choice.for_processes(self.devices, at_first, outer)
+        self.group = Group(size, self.between, choice.for_places(self.devices, inside))
         if size > 1:
             choice.tell("between the places", inside)
         self.running: Bound | None = None

@@ -97,7 +97,17 @@ def _placed(torch: Any, large: Any, window: Window) -> tuple[Any, tuple[int, ...
     return padded, (0,) * len(window.kernel)
 
 
+def _is_unsafe(tensor: Any) -> bool:
+    """Returns whether torch must not convolve a tensor as it is: on CPUs with AMX its kernels of 16-bit volumes give wrong numbers.
+
+    Seen with torch 2.13: a volume that is shallower than its filter, with padding.
+    """
+    return bool(tensor.ndim == 5 and tensor.is_cpu and tensor.element_size() == 2)
+
+
 def _convolve(torch: Any, large: Any, w: Any, window: Window) -> Any:
+    if _is_unsafe(large):
+        return _convolve(torch, large.float(), w.float(), window).to(large.dtype)
     function = getattr(torch.nn.functional, f"conv{len(window.kernel)}d")
     large, pads = _placed(torch, large, window)
     return function(large, w, None, window.strides, pads, window.dilations, window.groups)
@@ -105,6 +115,9 @@ def _convolve(torch: Any, large: Any, w: Any, window: Window) -> Any:
 
 def _backward(torch: Any, small: Any, large: Any, w: Any, window: Window, wanted: Sequence[bool]) -> Any:
     """Returns the gradients by the large side and by the filters; ``None`` for one that is not wanted."""
+    if _is_unsafe(large):
+        made = _backward(torch, small.float(), large.float(), w.float(), window, wanted)
+        return tuple(None if one is None else one.to(large.dtype) for one in made)
     sizes = large.shape[2:]
     large, pads = _placed(torch, large, window)
     zeros = (0,) * len(window.kernel)
@@ -134,6 +147,8 @@ def _grad_lower(torch: Any, x: Any, w: Any, dout: Any, wanted: Sequence[bool] = 
 def _transposed_lower(torch: Any, x: Any, w: Any, **attrs: Any) -> Any:
     layout = attrs["data_format"]
     source, filters = torch_first(x, layout), w
+    if _is_unsafe(source):
+        source, filters = source.float(), w.float()
     window = Window(source.shape[2:], w.shape[2:], attrs)
     rank = len(window.kernel)
     function = getattr(torch.nn.functional, f"conv_transpose{rank}d")
