@@ -291,10 +291,30 @@ def plan_table() -> str:
     return "\n".join([lines[0], "", origin, *lines[1:]]) + "\n"
 
 
+def flags_page() -> str:
+    """Returns the page ``flags.md``."""
+    lines = [
+        "# Flags",
+        "",
+        "Made from `tstatic/flags.py` by `make docs`; edit it there.",
+        "",
+        "Set them in the environment (`FLAGS_check_nan_inf=1 python train.py`) or with `paddle.set_flags({...})`, which",
+        "wins; read them with `paddle.get_flags`. The environment is read at the first use of a flag. A flag marked",
+        "*key* is part of the executor's cache key: changing it compiles a program again at its next run.",
+        "",
+        "| Flag | Type | Default | Key | What it does |",
+        "|---|---|---|---|---|",
+    ]
+    for one in sorted(flags.REGISTRY.values(), key=lambda f: not f.effect):
+        mark = "key" if one.compiled else ""
+        lines.append(f"| `{one.name}` | {one.type.__name__} | `{one.default!r}` | {mark} | {one.help} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "api.md": api_page,
     "errors.md": errors_page,
-    "flags.md": flags.markdown,
+    "flags.md": flags_page,
     "gallery.md": gallery.page,
     "ops.md": ops_page,
     "plan.md": plan_table,

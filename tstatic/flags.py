@@ -583,23 +583,3 @@ def _reset_for_tests() -> None:
     with _lock:
         _values = {}
         version += 1
-
-
-def markdown() -> str:
-    """Returns the page ``docs/flags.md``; a test compares it with the file."""
-    lines = [
-        "# Flags",
-        "",
-        "Made from `tstatic/flags.py` by `make docs`; edit it there.",
-        "",
-        "Set them in the environment (`FLAGS_check_nan_inf=1 python train.py`) or with `paddle.set_flags({...})`, which",
-        "wins; read them with `paddle.get_flags`. The environment is read at the first use of a flag. A flag marked",
-        "*key* is part of the executor's cache key: changing it compiles a program again at its next run.",
-        "",
-        "| Flag | Type | Default | Key | What it does |",
-        "|---|---|---|---|---|",
-    ]
-    for one in sorted(_FLAGS, key=lambda f: not f.effect):
-        mark = "key" if one.compiled else ""
-        lines.append(f"| `{one.name}` | {one.type.__name__} | `{one.default!r}` | {mark} | {one.help} |")
-    return "\n".join(lines) + "\n"
