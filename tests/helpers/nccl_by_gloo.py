@@ -37,6 +37,7 @@ class GlooNccl:
         self._folder = folder
         self._cuda = cuda
         self._groups: dict[int, Any] = {}
+        self._aborted: set[int] = set()
         self._queued: list[Callable[[], None]] | None = None
 
     def unique_id(self) -> bytes:
@@ -70,10 +71,10 @@ class GlooNccl:
         def run() -> None:
             started = work(self._groups[comm])
             while not _is_over(started):
-                if self._groups[comm] is None:
+                if comm in self._aborted:
                     raise NcclError("ncclGroupEnd", 3, "internal error", "the communicator was aborted")
                 time.sleep(0.0005)
-            if self._groups[comm] is None:
+            if comm in self._aborted:
                 raise NcclError("ncclGroupEnd", 3, "internal error", "the communicator was aborted")
 
         if self._queued is None:
@@ -141,8 +142,8 @@ class GlooNccl:
         return ""
 
     def abort(self, comms: Sequence[int]) -> None:
-        for comm in comms:
-            self._groups[comm] = None
+        # Their groups stay: gloo ends the process if one goes while it is at work.
+        self._aborted |= {*comms}
 
     destroy = async_error
 
