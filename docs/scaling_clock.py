@@ -139,6 +139,9 @@ class LinkTransport:
     def __init__(self, devices: int, network: Network) -> None:
         self.size, self._network = devices, network
 
+    def of_ring(self, ring: int) -> LinkTransport:
+        return self
+
     def shared(self, method: str, elements: int) -> bool:
         return False
 

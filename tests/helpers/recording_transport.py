@@ -133,6 +133,9 @@ class RecordingTransport:
         self.only_queues = inside.only_queues
         self.own_streams = inside.own_streams
 
+    def of_ring(self, ring: int) -> RecordingTransport:
+        return self
+
     def _recorded(kind: str) -> Callable[..., list[Call]]:  # type: ignore[misc] # makes methods
         def method(self: RecordingTransport, parts: Sequence[Any], *args: Any) -> list[Call]:
             parts = [replace(part, lane=_RecordedLane(part.lane, self.tally)) for part in parts]

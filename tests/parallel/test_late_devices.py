@@ -60,9 +60,10 @@ class Net:
         place: The place.
         count: How many of them.
         of, part: How many processes there are, and which of them this is.
+        **more: Properties of the BuildStrategy.
     """
 
-    def __init__(self, kind: str, place: Any, count: int, of: int = 1, part: int = 0) -> None:
+    def __init__(self, kind: str, place: Any, count: int, of: int = 1, part: int = 0, **more: Any) -> None:
         build, switches = KINDS[kind]
         self.count = count
         every = place if isinstance(place, list) else [place] * count
@@ -78,7 +79,7 @@ class Net:
             with static.scope_guard(self.scope):
                 self.exe.run(static.default_startup_program())
             strategy = static.BuildStrategy()
-            for name, value in switches.items():
+            for name, value in (switches | more).items():
                 setattr(strategy, name, value)
             program = static.CompiledProgram(self.main)
             self.program = program.with_data_parallel(loss.name, build_strategy=strategy, places=every)

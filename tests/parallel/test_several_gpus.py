@@ -80,6 +80,24 @@ def test_a_step_waits_once_on_each_gpu(kind: str, count: int, collectives: str) 
     assert found == [{"waits": 1}] * count
 
 
+def test_each_ring_has_communicators_of_its_own() -> None:
+    """One communicator's calls run one after another, whatever their streams."""
+    values = []
+    for rings in (1, 2):
+        before = flags.get_flags("FLAGS_fuse_parameter_memory_size")
+        flags.set_flags({"FLAGS_fuse_parameter_memory_size": 0.0})
+        try:
+            with gpus(2) as (world, _):
+                net = Net("plain", on(2), 2, nccl_comm_num=rings)
+                for _ in range(3):
+                    net.step()
+                values.append(net.values())
+                assert len(world.cliques) == rings
+        finally:
+            flags.set_flags(before)
+    assert values[0] == values[1]
+
+
 def test_explain_says_what_moves_values_and_why() -> None:
     with gpus(2) as (_, devices):
         net = Net("plain", on(2), 2)

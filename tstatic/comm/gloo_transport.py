@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -50,6 +50,9 @@ class GlooTransport:
     @property
     def size(self) -> int:
         return self.peers.size
+
+    def of_ring(self, ring: int) -> Self:
+        return self
 
     def shared(self, method: str, elements: int) -> bool:
         return False

@@ -424,7 +424,7 @@ class Collective:
         self.label = label
         self.arrays = arrays
         self.part = Part(communicator, arrays, watch)
-        self.transport = communicator.group.transport
+        self.transport = communicator.group.transport.of_ring(communicator.ring)
         self.ready, self.done = self.device.event(), self.device.event()
         self.ends: Sequence[Event] = ()
         self.token = object()
@@ -492,7 +492,7 @@ class Collective:
         if not self.crosses or outer is None:
             return
         if self._outside is None:
-            self._outside = self.outside(outer, peers)
+            self._outside = self.outside(outer.of_ring(self.communicator.ring), peers)
         for function, args in self._outside:
             function(*args)
 

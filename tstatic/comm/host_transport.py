@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from tstatic.comm import ordered_sum
 from tstatic.comm.finite_gradients import WatchedSum
@@ -32,6 +32,9 @@ class HostTransport:
         self.size = size
         self.only_queues = not through_host
         self._sum = ordered_sum.HOST_SUM if through_host else ordered_sum.SUM
+
+    def of_ring(self, ring: int) -> Self:
+        return self
 
     def shared(self, method: str, elements: int) -> bool:
         if self.size == 1 or method == "gather":

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -101,6 +101,7 @@ class NcclTransport:
         self.size = size
         # Changed in place only: the finalizer has the list.
         self._comms: list[int] = []
+        self._rings: dict[int, Self] = {}
         self._error: BaseException | None = None
         self._connecting, self._queueing, self._changing = lock(), lock(), lock()
         self._of_thread = threading.local()
@@ -212,12 +213,28 @@ class NcclTransport:
 
     def abort(self, error: BaseException) -> None:
         if not isinstance(error, RankNumericsError):  # all ranks raise it together, and go on
-            self._stop(error)
+            ended: list[NcclTransport] = [self, *self._rings.values()]
+            for one in ended:
+                one._stop(error)
 
     def close(self) -> None:
         """Frees the communicators, after their work; between processes all of them call it."""
+        for one in self._rings.values():
+            one.close()
         for comm in self._taken():
             self.library.destroy(comm)
+
+    def of_ring(self, ring: int) -> Self:
+        """Returns a transport with communicators of its own: one communicator's calls run one after another."""
+        if not ring:
+            return self
+        if ring not in self._rings:
+            self._rings[ring] = self._like()
+        return self._rings[ring]
+
+    def _like(self) -> Self:
+        """Returns a transport of the same members that is not connected yet."""
+        raise NotImplementedError
 
     def _taken(self) -> list[int]:
         """Takes the communicators away: only one may end them."""
@@ -441,6 +458,9 @@ class NcclPlaces(NcclTransport):
         # Of a session that nobody holds any more. Not when the process ends: CUDA may be gone by then.
         weakref.finalize(self, _destroy, library, self._comms).atexit = False
 
+    def _like(self) -> NcclPlaces:
+        return NcclPlaces(self._devices, self.library)
+
     @property
     def devices(self) -> Sequence[CudaDevice]:
         return self._devices
@@ -468,6 +488,9 @@ class NcclProcesses(NcclTransport):
         self.peers = peers
         self._device = device
         self._some: dict[tuple[int, ...], NcclProcesses] = {}
+
+    def _like(self) -> NcclProcesses:
+        return NcclProcesses(self.peers, self._device, self.library)
 
     @property
     def devices(self) -> Sequence[CudaDevice]:
@@ -499,7 +522,8 @@ class NcclProcesses(NcclTransport):
 
     def give_up(self) -> None:
         """Ends all work, because it is known that a process failed; who waits for it gets the error of the group."""
-        for one in (self, *self._some.values()):
+        ended: list[NcclTransport] = [self, *self._rings.values(), *self._some.values()]
+        for one in ended:
             one._stop(None)
 
     def close(self) -> None:

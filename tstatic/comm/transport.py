@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -89,6 +89,9 @@ class Transport(Protocol):
     def only_queues(self) -> bool: ...
     @property
     def own_streams(self) -> bool: ...
+
+    def of_ring(self, ring: int) -> Self:
+        """Returns what moves the values of a ring of collectives, which may be in flight beside those of others."""
 
     def shared(self, method: str, elements: int) -> bool:
         """Returns whether each place makes calls for its share of the work; otherwise those of one place do all of it.
