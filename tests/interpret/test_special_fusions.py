@@ -133,6 +133,8 @@ def injected(trial: Trial, feeds: Mapping[str, Array], kind: str, number: int, r
 
 def unlike(unfused: Array, fused: Array, kind: str, low: bool) -> Array:
     """Where results differ: NaN, infinite or finite in both, and finite numbers beside ordinary ones are close."""
+    if not unfused.size:
+        return np.zeros(unfused.shape, bool)
     if not dtype_of(unfused.dtype).is_float:
         return np.asarray(unfused != fused) if kind == "infinite" else np.zeros(unfused.shape, bool)
     # What cancels has the sign of its last rounding.
