@@ -108,7 +108,9 @@ def test_a_rank_that_fails_is_named_and_nobody_hangs(kind: str, pool: Pool, tmp_
         assert codes[0] != 0, trial.everything()
         assert codes[1] != 0, trial.everything()
         for rank in (0, 1):
-            (told,) = [line for line in trial.said(rank) if line[0] == "error"] or [trial.everything()]
+            errors = [line for line in trial.said(rank) if line[0] == "error"]
+            assert len(errors) == 1, trial.everything()
+            told = errors[0]
             assert FAULTS[kind] in told[3], told
             if kind == "sleeps":
                 assert told[1] < (2 * pace() + 2) * SLACK

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -52,21 +52,8 @@ def alive(gpu: StandIn) -> list[Recorded]:
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    found: list[Any] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return found[0]
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(work).result()
 
 
 def test_a_graph_ends_with_its_executor_and_the_pool_with_its_last_graph() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.helpers.nccl_rules import RuledNccl
@@ -120,19 +121,8 @@ class TwoThreads(Planted):
 
     def reducing(self, name: str, *arguments: int) -> None:
         super().reducing(name, *arguments)
-        raised: list[BaseException] = []
-
-        def again() -> None:
-            try:
-                getattr(self.inside, name)(*arguments)
-            except BaseException as error:
-                raised.append(error)
-
-        other = threading.Thread(target=again)
-        other.start()
-        other.join()
-        if raised:
-            raise raised[0]
+        with ThreadPoolExecutor(1) as other:
+            other.submit(getattr(self.inside, name), *arguments).result()
 
 
 class DeviceTwice(Planted):

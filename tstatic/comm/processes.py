@@ -406,9 +406,7 @@ class Processes:
             time.sleep(0 if polls < 20 else min(0.001, 2e-6 * polls))
 
     def _late(self, waited: float) -> RankFailedError:
-        if not self.monitor.accused:
-            self.monitor.accuse(*self.monitor.failed_rank(waited))
-        return self.verdict() or RankFailedError(
+        return self.failed_rank(waited) or RankFailedError(
             f"{self.monitor.at.label} did not end within {waited:g} s",
             expected="a step shorter than FLAGS_step_timeout_s",
             received="no agreement on which rank is late",

@@ -319,9 +319,8 @@ def decided(
         communicator: The replica's.
         first: The stream that all others are joined to behind the steps.
     """
-    behind = communicator.deciding(None, first)
     if not checks:
-        return [*steps], behind
+        return [*steps], communicator.deciding(None, first)
     last = max((i for i, (_, _, _, (calls, *_)) in enumerate(works) if calls), default=-1)
     at = next((i for i, (step, *_) in enumerate(works) if i > last and step.op.definition.collective), None)
     if at is None:
@@ -330,7 +329,7 @@ def decided(
     reads, writes = checks.spans
     calls = checks.deciding(stream, communicator.on(stream))
     told = ReadyStep(None, stream, before=calls, reads=reads, writes=writes, split=steps[at].split)
-    return [*steps[:at], told, *steps[at:]], behind
+    return [*steps[:at], told, *steps[at:]], communicator.deciding(None, first)
 
 
 def before_kernel(
