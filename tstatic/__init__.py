@@ -39,6 +39,7 @@ What it is made of, from the bottom:
 
 from importlib import import_module as _import_module
 
+from tstatic import aliases as _aliases
 from tstatic import tracebacks as _tracebacks
 from tstatic import where as _where  # noqa: F401 - the name itself is removed below
 from tstatic.ir.export import facade, facade_module
@@ -46,6 +47,7 @@ from tstatic.ir.hooks import hooks as _hooks
 from tstatic.ir.methods import add_methods
 from tstatic.viz import draw as _draw
 
+_aliases.install()
 __getattr__, __dir__ = facade(
     __name__,
     "tensor",
@@ -57,7 +59,7 @@ __getattr__, __dir__ = facade(
         "tstatic.device": "XPUPlace",
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.fusion.register": "register_kernel",
-        "tstatic.interop.from_torch": "from_torch",
+        "tstatic.tools.interop.from_torch": "from_torch",
         "tstatic.io.readers": "batch",
         "tstatic.ir.program": "Variable Tensor",
         "tstatic.ir.types": (

@@ -30,8 +30,7 @@ ROOT = Path(__file__).parents[1]
 SHIPPED = "index.json"
 LEARNED = Path(cache_from_source(str(ROOT / "index.py"))).with_name(SHIPPED)
 
-PACKAGES = ("ops", "nn", "autodiff", "optimizer", "comm", "static", "io", "metric", "dataset", "profiler", "vision",
-            "distribution")  # fmt: skip
+PACKAGES = ("ops", "nn", "autodiff", "optimizer", "comm", "static", "io", "metric", "extras", "tools.profiler")
 """All of their modules are imported to fill the registries."""
 SOURCES = (*PACKAGES, "ir", "runtime")
 """Packages with modules that register something; the last two are imported by others."""
@@ -43,7 +42,7 @@ FACADES = ("fluid", "framework", "tensor", "regularizer", "device", "distributed
 def _fingerprint() -> tuple[int, int]:
     """Returns checksums over the names and sizes of the sources that register something, and over their times."""
     names, times = [], []
-    pending = list(SOURCES)
+    pending = [one.replace(".", "/") for one in SOURCES]
     for folder in pending:
         with os.scandir(os.path.join(ROOT, folder)) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
