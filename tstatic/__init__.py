@@ -9,23 +9,19 @@ The API:
 * ``optimizer``  update rules and learning rates
 * ``inference``  predictors over saved models; ``onnx`` writes models for other runtimes
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
-* ``dataset``    well-known data sets, from local files; ``text`` has them as classes
-* ``testing``    checks for programs of one's own
 * ``compat``   texts and bytes, for scripts of both Pythons
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
-* ``profiler``   how long operators take
-* ``distribution``  probability distributions; ``fft``, ``signal``, ``geometric`` and ``linalg`` have functions
 * ``callbacks``  training loops with callbacks: progress, CSV, TensorBoard
-* ``benchlib``   measures ops and fusions beside other libraries
-* ``vision``     networks for images, transforms, and data sets
-* ``interop``    modules of torch as programs: ``from_torch``
+* ``extras``     images, data sets, distributions, Fourier transforms: ``vision``, ``dataset``, ``fft`` and the like
+* ``tools``      the command line, benchmarks, the profiler, ``testing``, ``from_torch``
 * ``as_paddle``  runs a script in which ``paddle`` is this package
-* ``cli``, ``__main__``  the command line
+* ``__main__``   the command line
 
 What it is made of, from the bottom:
 
+* ``aliases``    old names of modules that moved
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
 * ``guards``, ``locks``, ``shield``, ``forks``, ``undo``, ``shortage``, ``regular``, ``where``, ``tracebacks``  what all share,
 * ``display``, ``progress``, ``no_effect``, ``unsupported``  and more of it

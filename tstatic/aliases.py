@@ -35,6 +35,8 @@ MOVED = {
     "vision": "extras.vision",
 }
 """Name below this package -> where the module, or the package with all that lies in it, is now."""
+WINGS = (f"{__package__}.extras", f"{__package__}.tools")
+"""Packages that nothing else needs."""
 _PUBLIC = {now: old for old, now in MOVED.items()}
 
 
@@ -60,6 +62,23 @@ def _renamed(module: str, names: dict[str, str]) -> str:
         if found is not None:
             return ".".join((package, found, *parts[length:]))
     return module
+
+
+def absent(name: str, error: ImportError) -> ImportError:
+    """Returns the error for a name in a wing of the library that is not there; the given one if that is not the reason.
+
+    Args:
+        name: What was asked for: a module, a public name, or the type of an operator.
+        error: What importing its module raised.
+    """
+    if error.name not in WINGS:
+        return error
+    return MissingPackageError(
+        f"'{name}' lies in '{error.name}', which is not there",
+        expected=f"the whole of tstatic, with '{error.name}'",
+        received=str(error),
+        fix=f"install tstatic as a whole, or leave out what needs '{name}'",
+    )
 
 
 class SameModule(importlib.abc.InspectLoader):
@@ -111,18 +130,10 @@ class _Moved(importlib.abc.MetaPathFinder):
     ) -> ModuleSpec | None:
         if not name.startswith(_BELOW) or (now := place_of(name)) == name:
             return None
-        root = now.removeprefix(_BELOW).partition(".")[0]
         try:
             found = importlib.util.find_spec(now)
         except ImportError as error:
-            if error.name != f"{_BELOW}{root}":
-                raise
-            raise MissingPackageError(
-                f"'{name}' lies in '{error.name}', which is not there",
-                expected=f"the whole of tstatic, with {error.name}",
-                received=str(error),
-                fix="install tstatic as a whole, or leave out what needs this module",
-            ) from None
+            raise absent(name, error) from None
         if found is None:
             return None
         return ModuleSpec(name, SameModule(now), origin=found.origin, is_package=bool(found.submodule_search_locations))
@@ -138,4 +149,4 @@ def install() -> None:
         sys.meta_path.insert(0, _Moved())
 
 
-__all__ = ["MOVED", "SameModule", "install", "place_of", "public_of"]
+__all__ = ["MOVED", "WINGS", "SameModule", "absent", "install", "place_of", "public_of"]

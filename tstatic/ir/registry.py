@@ -22,6 +22,7 @@ from pkgutil import get_data, walk_packages
 from types import ModuleType
 from typing import Any, TypeVar
 
+from tstatic.aliases import WINGS, absent
 from tstatic.forks import computing
 
 V = TypeVar("V")
@@ -121,7 +122,14 @@ def load_all() -> None:
             sources = _fingerprint()
         with computing():
             for name in (*PACKAGES, *FACADES):
-                module = import_module(f"tstatic.{name}")
+                try:
+                    module = import_module(f"tstatic.{name}")
+                except ModuleNotFoundError as error:
+                    if error.name not in WINGS:
+                        raise
+                    # What lies there does not exist in this process; others may have it.
+                    sources = ()
+                    continue
                 for one in sorted(m.name for m in walk_packages(getattr(module, "__path__", ()), f"tstatic.{name}.")):
                     import_module(one)
         _complete = True
@@ -195,7 +203,7 @@ class Registry(MutableMapping[str, V]):
             except ModuleNotFoundError as error:
                 # An index may name a module that is gone; one that fails on an import of its own is an error.
                 if error.name != module:
-                    raise
+                    raise absent(key, error) from None
         return self.loaded.get(key)
 
     def is_final(self, key: str) -> bool:
