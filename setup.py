@@ -46,6 +46,12 @@ def modules() -> list[str]:
 
 
 @cache
+def packages() -> frozenset[str]:
+    """Returns the names of all packages."""
+    return frozenset(".".join(f.parent.relative_to(ROOT).parts) for f in PACKAGE.rglob("__init__.py"))
+
+
+@cache
 def imported(module: str) -> dict[str, Found]:
     """Name in a module -> where it is imported from; the original name is empty for a module."""
     found: dict[str, Found] = {}
@@ -293,14 +299,42 @@ def facades() -> dict[str, ast.Call]:
             if isinstance(node, ast.Assign) and calls(call, "facade") and not defines:
                 found[module] = call
             elif isinstance(node, ast.Expr) and calls(call, "facade_module"):
-                found[f"tstatic.{values(call)[0]}"] = call
+                found[place_of(f"tstatic.{values(call)[0]}")] = call
     return found
+
+
+@cache
+def moved() -> dict[str, str]:
+    """Old name of a module or package that moved -> its name now."""
+    table = defined("tstatic.aliases")["MOVED"]
+    assert isinstance(table, ast.Assign)
+    return {f"tstatic.{old}": f"tstatic.{now}" for old, now in ast.literal_eval(table.value).items()}
+
+
+def renamed(module: str, names: dict[str, str]) -> str:
+    """Returns another name of a module: that of the longest name in a table that it has or lies below."""
+    parts = module.split(".")
+    for length in range(len(parts), 1, -1):
+        found = names.get(".".join(parts[:length]))
+        if found is not None:
+            return ".".join([found, *parts[length:]])
+    return module
+
+
+def place_of(module: str) -> str:
+    """Returns where a module lies."""
+    return renamed(module, moved())
+
+
+def public_of(module: str) -> str:
+    """Returns the name under which users know a module."""
+    return renamed(module, {now: old for old, now in moved().items()})
 
 
 def stub_path(module: str) -> Path:
     """Returns where a facade's stub stands; packages without files are known by what they contain."""
     path = ROOT.joinpath(*module.split("."))
-    package = path.is_dir() or any(one.startswith(f"{module}.") for one in facades())
+    package = place_of(module) in packages() or any(place_of(one).startswith(f"{module}.") for one in facades())
     return path / "__init__.pyi" if package else path.with_suffix(".pyi")
 
 
@@ -311,7 +345,7 @@ def facade(module: str, call: ast.Call) -> str:
     for source, row in given.get("others", {}).items():
         sources |= {words[-1]: (source, words[0]) for words in map(str.split, row.split(","))}
     before = 2 if calls(call, "facade_module") else 0  # its name and docstring
-    for prefix in values(call)[before:] or [module.partition(".")[2]]:
+    for prefix in values(call)[before:] or [public_of(module).partition(".")[2]]:
         chosen = given.get("only", "").split()
         sources |= {name: place for name, place in namespace(prefix).items() if not chosen or name in chosen}
     names = Types()
@@ -372,6 +406,9 @@ def stubs() -> dict[Path, str]:
         made[stub_path(module)] = (
             f"{HEAD}from {first} import *\n" if first != module and text.count('",\n') > 1 else text
         )
+    for module in sorted({*modules(), *facades()}):
+        if (old := public_of(module)) != module:
+            made[stub_path(old)] = f"{HEAD}from {module} import *\n"
     return made
 
 
@@ -412,7 +449,7 @@ def index() -> str:
     seen = [
         (text, stated, m)
         for m in modules()
-        if m.startswith(("tstatic.ops.", "tstatic.comm."))
+        if m.startswith(("tstatic.ops.", "tstatic.comm.", "tstatic.extras."))
         for text, stated in _types(tree(m) or ast.Module())
     ]
     homes |= {text: module for text, stated, module in seen if not stated}
@@ -427,7 +464,7 @@ def write() -> None:
     """Writes the stubs that are not there or say something else, and removes those that nothing makes any more."""
     made = stubs()
     for path, text in made.items():
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
     for path in set(PACKAGE.rglob("*.pyi")) - made.keys():

@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 def _library() -> Any:
     """The part of the library that knows machines, loaded by its path: first contact runs where tstatic's requirements are not."""
-    path = Path(__file__).resolve().parents[1] / "tstatic" / "benchlib" / "machine.py"
+    path = Path(__file__).resolve().parents[1] / "tstatic" / "tools" / "benchlib" / "machine.py"
     spec = importlib.util.spec_from_file_location("benchlib_machine", path)
     assert spec is not None
     assert spec.loader is not None

@@ -9,23 +9,19 @@ The API:
 * ``optimizer``  update rules and learning rates
 * ``inference``  predictors over saved models; ``onnx`` writes models for other runtimes
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
-* ``dataset``    well-known data sets, from local files; ``text`` has them as classes
-* ``testing``    checks for programs of one's own
 * ``compat``   texts and bytes, for scripts of both Pythons
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
-* ``profiler``   how long operators take
-* ``distribution``  probability distributions; ``fft``, ``signal``, ``geometric`` and ``linalg`` have functions
 * ``callbacks``  training loops with callbacks: progress, CSV, TensorBoard
-* ``benchlib``   measures ops and fusions beside other libraries
-* ``vision``     networks for images, transforms, and data sets
-* ``interop``    modules of torch as programs: ``from_torch``
+* ``extras``     images, data sets, distributions, Fourier transforms: ``vision``, ``dataset``, ``fft`` and the like
+* ``tools``      the command line, benchmarks, the profiler, ``testing``, ``from_torch``
 * ``as_paddle``  runs a script in which ``paddle`` is this package
-* ``cli``, ``__main__``  the command line
+* ``__main__``   the command line
 
 What it is made of, from the bottom:
 
+* ``aliases``    old names of modules that moved
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
 * ``guards``, ``locks``, ``shield``, ``forks``, ``undo``, ``shortage``, ``regular``, ``where``, ``tracebacks``  what all share,
 * ``display``, ``progress``, ``no_effect``, ``unsupported``  and more of it
@@ -39,6 +35,7 @@ What it is made of, from the bottom:
 
 from importlib import import_module as _import_module
 
+from tstatic import aliases as _aliases
 from tstatic import tracebacks as _tracebacks
 from tstatic import where as _where  # noqa: F401 - the name itself is removed below
 from tstatic.ir.export import facade, facade_module
@@ -46,6 +43,7 @@ from tstatic.ir.hooks import hooks as _hooks
 from tstatic.ir.methods import add_methods
 from tstatic.viz import draw as _draw
 
+_aliases.install()
 __getattr__, __dir__ = facade(
     __name__,
     "tensor",
@@ -57,7 +55,7 @@ __getattr__, __dir__ = facade(
         "tstatic.device": "XPUPlace",
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.fusion.register": "register_kernel",
-        "tstatic.interop.from_torch": "from_torch",
+        "tstatic.tools.interop.from_torch": "from_torch",
         "tstatic.io.readers": "batch",
         "tstatic.ir.program": "Variable Tensor",
         "tstatic.ir.types": (

@@ -1,6 +1,6 @@
 """``python -m tstatic``: the command line."""
 
-from tstatic.cli import main
+from tstatic.tools.cli import main
 
 if __name__ == "__main__":
     main()

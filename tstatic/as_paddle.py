@@ -10,47 +10,46 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 
+from tstatic.aliases import SameModule
 from tstatic.ir.program import Program
 from tstatic.tracebacks import script_traceback
 from tstatic.unsupported import advice
 
 
-class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _Alias(importlib.abc.MetaPathFinder):
     """Answers imports of ``paddle`` and ``paddle.x`` with the module of tstatic of that name, the same object."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if name == "paddle" or name.startswith("paddle."):
-            return importlib.util.spec_from_loader(name, self)
+            ours = "tstatic" + name[len("paddle") :]
+            # As of a package: imports below the module come here, too, and get an answer that helps.
+            return importlib.util.spec_from_loader(
+                name, SameModule(ours, partial(_import, name, ours)), is_package=True
+            )
         return None
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        ours = "tstatic" + spec.name[len("paddle") :]
-        try:
-            module = importlib.import_module(ours)
-        except ModuleNotFoundError as error:
-            if error.name != ours:
-                raise
-            # A name inside a module may be asked for as if it were a module (``import paddle.fluid.unique_name``).
-            parent, _, leaf = ours.rpartition(".")
-            found = getattr(importlib.import_module(parent), leaf, None) if parent else None
-            if not isinstance(found, ModuleType):
-                text = f"tstatic has no module '{ours}', which the script imports as '{spec.name}'. "
-                text += advice(ours.partition(".")[2])
-                raise ModuleNotFoundError(text.rstrip(), name=spec.name) from None
-            module = found
-        self._spec = module.__spec__
-        return module
 
-    def exec_module(self, module: ModuleType) -> None:
-        # The import system has just written the alias's spec into a module that is loaded already.
-        module.__spec__ = self._spec
-        # With a path, even an empty one, imports below the module come here too, and get an answer that helps.
-        if not hasattr(module, "__path__"):
-            module.__path__ = []
+def _import(name: str, ours: str) -> ModuleType:
+    """Returns the module of tstatic that a script imports under a name of Paddle's."""
+    try:
+        module = importlib.import_module(ours)
+    except ModuleNotFoundError as error:
+        if error.name != ours:
+            raise
+        # A name inside a module may be asked for as if it were a module (``import paddle.fluid.unique_name``).
+        parent, _, leaf = ours.rpartition(".")
+        found = getattr(importlib.import_module(parent), leaf, None) if parent else None
+        if not isinstance(found, ModuleType):
+            text = f"tstatic has no module '{ours}', which the script imports as '{name}'. "
+            text += advice(ours.partition(".")[2])
+            raise ModuleNotFoundError(text.rstrip(), name=name) from None
+        module = found
+    return module
 
 
 def install() -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from tstatic.aliases import public_of
 from tstatic.errors import UnsupportedError, near
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
@@ -455,6 +456,6 @@ def refuse(module: str, name: str, caller: FrameType, load: Callable[[], None] =
 
 def missing_in(module: str, names: Iterable[str]) -> Callable[[str], Any]:
     """Returns the ``__getattr__`` of a module whose names are all there; see :func:`refuse`."""
-    have = tuple(names)
-    add_namespace(module, lambda: have)
-    return lambda name: refuse(module, name, sys._getframe(1))
+    have, public = tuple(names), public_of(module)
+    add_namespace(public, lambda: have)
+    return lambda name: refuse(public, name, sys._getframe(1))

@@ -11,6 +11,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from tstatic.aliases import public_of
 from tstatic.ir.export import namespace
 from tstatic.ir.program import Variable
 
@@ -49,7 +50,7 @@ def names(module: ModuleType) -> list[str]:
     listed = getattr(module, "__all__", None)
     if listed is None:
         listed = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__]
-    exported = namespace(module.__name__.partition(".")[2])
+    exported = namespace(public_of(module.__name__).partition(".")[2])
     found = {n for n in listed if not n.startswith("_")} | exported.keys()
     return sorted(n for n in found if not isinstance(getattr(module, n), ModuleType))
 
@@ -63,7 +64,7 @@ def walk() -> tuple[tuple[str, Any], ...]:
 def _walk() -> Iterator[tuple[str, Any]]:
     for module in modules():
         for name in names(module):
-            yield f"{module.__name__}.{name}", getattr(module, name)
+            yield f"{public_of(module.__name__)}.{name}", getattr(module, name)
     for name, value in sorted(own(Variable).items()):
         if public(name):
             yield f"Variable.{name}", value

@@ -53,7 +53,7 @@ def test_help_and_wrong_calls_import_nothing_large() -> None:
     for arguments in (("explain", "--help"), ("memory", "nowhere.py"), ("convert",), ("bench", "--help"), ("compare",)):
         more = loaded(*arguments) - before
         own = {m for m in more if m.startswith("tstatic")}
-        assert {m for m in own if not m.startswith("tstatic.cli")} <= {"tstatic.display"}
+        assert {m for m in own if not m.startswith(("tstatic.cli", "tstatic.tools"))} <= {"tstatic.display"}
         assert not {"torch", "triton", "scipy", "rich", "pydantic"} & {m.partition(".")[0] for m in more}
 
 
@@ -138,7 +138,7 @@ u.find_spec = lambda n, *a: None if n in ("typer", "rich") else find(n, *a)
 
 def test_the_installed_command_is_this_one() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["scripts"] == {"tstatic": "tstatic.cli:main"}
+    assert project["scripts"] == {"tstatic": "tstatic.tools.cli:main"}
 
 
 def test_extras_install_only_what_is_imported() -> None:

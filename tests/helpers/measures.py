@@ -96,6 +96,8 @@ def reference_probes(files: Trees) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------------- tables of ops
+FAMILIES = ("tstatic/ops/", *(f"tstatic/extras/{one}/" for one in ("detection", "graph", "spectral", "structured")))
+"""Where the files of ops are."""
 # Texts that are types of ops and mean something else here.
 NOT_OPS = {
     "tstatic/fusion/codegen/lines.py:_INTEGER_TOO": "functions of expressions",
@@ -109,8 +111,8 @@ NOT_OPS = {
     "tstatic/nn/static_recurrent.py:gru_unit": "names of nonlinearities, as Paddle's function takes them",
     "tstatic/ops/elementwise/logic.py:_SYMBOLS": "the first table: its six op definitions are made from it",
     "tstatic/ops/sequence/_recurrence.py:ACTIVATIONS": "names of nonlinearities, as Paddle's operators take them",
-    "tstatic/testing/strategies.py:FAMILIES": "kinds of steps",
-    "tstatic/testing/tolerance.py:_UNITS": "functions of expressions",
+    "tstatic/tools/testing/strategies.py:FAMILIES": "kinds of steps",
+    "tstatic/tools/testing/tolerance.py:_UNITS": "functions of expressions",
 }
 
 
@@ -139,7 +141,7 @@ def op_tables(files: Trees, types: set[str]) -> list[str]:
     """
     found = []
     for file, tree in files.items():
-        own = file.startswith("tstatic/ops/") and not Path(file).name.startswith("_")
+        own = file.startswith(FAMILIES) and not Path(file).name.startswith("_")
         for owner, node in _owners(tree):
             if isinstance(node, ast.Dict):
                 keys, least = _texts(node.keys), 5 if own else 2
@@ -161,7 +163,7 @@ def tile_sizes(files: Trees) -> list[str]:
     """Numbers by which single ops and the CPU device cut work; the one table is ``ir/split.py``."""
     found = []
     for file, tree in files.items():
-        if not file.startswith(("tstatic/ops/", "tstatic/devices/")):
+        if not file.startswith((*FAMILIES, "tstatic/devices/")):
             continue
         for node in tree.body:
             target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
@@ -207,7 +209,7 @@ def wrong_maps(files: Trees) -> list[str]:
         there = {p.stem for p in folder.glob("*.py")} | {p.parent.name for p in folder.glob("*/__init__.py")}
         named = named_files(ast.get_docstring(tree) or "")
         # A new op is one new file and nothing else, so a family's map may lack some; a fusion or a device is two lines more.
-        family = file.startswith("tstatic/ops/") and file != "tstatic/ops/__init__.py"
+        family = file.startswith(FAMILIES) and file != "tstatic/ops/__init__.py"
         registered = registry_entries(tree, str(Path(file).parent).replace("/", "."))
         wrong = named - there if family else (named - there) | (there - named - registered - {"__init__"})
         if wrong:

@@ -96,28 +96,28 @@ SEQUENCES = (
 )
 
 STRUCTURED = (
-    Mutant("ops/structured/edit_distance.py", "_ref", "call", "wanted.all()", "wanted.any()",
+    Mutant("extras/structured/edit_distance.py", "_ref", "call", "wanted.all()", "wanted.any()",
            (S + "test_losses.py",), "out_of_range"),
-    Mutant("ops/structured/chunk_eval.py", "_chunks", "operation",
+    Mutant("extras/structured/chunk_eval.py", "_chunks", "operation",
            "(tag == 'B') | (tag == 'S') | (tag_before == 'E') | (tag_before == 'S')",
            "(tag == 'B') | (tag == 'S') | (tag_before == 'E')", (S + "test_recorded.py",), "chunks"),
-    Mutant("ops/structured/warprnnt.py", "_Lattice.gradient", "operation", "1 + fastemit", "1 - fastemit",
+    Mutant("extras/structured/warprnnt.py", "_Lattice.gradient", "operation", "1 + fastemit", "1 - fastemit",
            (C + "test_margin_and_tree_losses.py",), "fast_emission"),
-    Mutant("ops/structured/linear_chain_crf.py", "_Moves.backward", "value", "grad[:, None]", "grad[:, :, None]",
+    Mutant("extras/structured/linear_chain_crf.py", "_Moves.backward", "value", "grad[:, None]", "grad[:, :, None]",
            (S + "test_losses.py",), "exponentials"),
-    Mutant("ops/structured/beam_search.py", "_ref", "call", "np.lexsort((-row, -score, source))",
+    Mutant("extras/structured/beam_search.py", "_ref", "call", "np.lexsort((-row, -score, source))",
            "np.lexsort((row, -score, source))", (S + "test_recorded.py",), "beam_ties"),
-    Mutant("ops/structured/beam_search.py", "_settle_tie", "statement", "kept[-1] = number", "pass",
+    Mutant("extras/structured/beam_search.py", "_settle_tie", "statement", "kept[-1] = number", "pass",
            (S + "test_recorded.py",), "beam_ties"),
-    Mutant("ops/structured/beam_search.py", "_settle_tie", "statement", "del kept[room:]", "pass",
+    Mutant("extras/structured/beam_search.py", "_settle_tie", "statement", "del kept[room:]", "pass",
            (S + "test_recorded.py",), "beam_ties"),
-    Mutant("ops/structured/crf_decoding.py", "best_path", "call", "ends.argmax(axis=1)",
+    Mutant("extras/structured/crf_decoding.py", "best_path", "call", "ends.argmax(axis=1)",
            "ends.shape[1] - 1 - ends[:, ::-1].argmax(axis=1)", (S + "test_recorded.py",), "crf_ties or viterbi_ties"),
-    Mutant("ops/structured/crf_decoding.py", "best_path", "call",
+    Mutant("extras/structured/crf_decoding.py", "best_path", "call",
            "(best[before] + into[path[order.rows(step)]]).argmax(axis=1)",
            "w.shape[0] - 1 - (best[before] + into[path[order.rows(step)]])[:, ::-1].argmax(axis=1)",
            (S + "test_recorded.py",), "crf_ties or viterbi_ties"),
-    Mutant("ops/structured/ctc_align.py", "_ref", "operation", "(classes[1:] != classes[:-1]) | first[1:-1]",
+    Mutant("extras/structured/ctc_align.py", "_ref", "operation", "(classes[1:] != classes[:-1]) | first[1:-1]",
            "classes[1:] != classes[:-1]", (S + "test_recorded.py",), "greedy"),
 )
 
@@ -144,15 +144,15 @@ EXPLAINED = (
            (C + "test_memory_fit.py",), "wherever"),
     Mutant("chips/seen.py", "on_several", "comparison", "most == 1", "most >= 1",
            (U + "test_front_page.py",), "second_chip"),
-    Mutant("cli/doctor.py", "_unseen", "operation", "set(re.split('\\\\W+', name.upper())) & set(seen.chips())",
+    Mutant("tools/cli/doctor.py", "_unseen", "operation", "set(re.split('\\\\W+', name.upper())) & set(seen.chips())",
            "set(re.split('\\\\W+', name.upper())) | set(seen.chips())", (CLI + "test_doctor.py",), "nothing_has_run"),
-    Mutant("cli/weights.py", "_renamed", "comparison", "len(set(names.values())) < len(names)", "False",
+    Mutant("tools/cli/weights.py", "_renamed", "comparison", "len(set(names.values())) < len(names)", "False",
            (CLI + "test_convert.py",), "wrong_options"),
     Mutant("static/ledger.py", "Ledger.check", "comparison", "self.count(key.program) <= most",
            "self.count(key.program) < most", (C + "test_ledger.py",), "limit"),
-    Mutant("cli/looking.py", "_chosen", "comparison", "0 < int(name) <= len(kernels)", "0 < int(name) < len(kernels)",
+    Mutant("tools/cli/looking.py", "_chosen", "comparison", "0 < int(name) <= len(kernels)", "0 < int(name) < len(kernels)",
            (CLI + "test_commands.py",), "each_of_its_numbers"),
-    Mutant("cli/subjects.py", "_of_run", "operation", "whole[0] + shape[0]", "shape[0]",
+    Mutant("tools/cli/subjects.py", "_of_run", "operation", "whole[0] + shape[0]", "shape[0]",
            (CLI + "test_commands.py",), "data_parallel_scripts"),
 )
 
@@ -209,14 +209,14 @@ REFUSALS = (
 )
 
 IMPORTS = (
-    Mutant("interop/aten_shapes.py", "_select", "value", "index + 1 if index != -1 else LAST", "index + 1",
+    Mutant("tools/interop/aten_shapes.py", "_select", "value", "index + 1 if index != -1 else LAST", "index + 1",
            (T + "test_nets.py",), "recurrent"),
-    Mutant("interop/aten_recurrent.py", "_lstm", "operation", "dropout * train", "dropout",
+    Mutant("tools/interop/aten_recurrent.py", "_lstm", "operation", "dropout * train", "dropout",
            (T + "test_semantics.py",), "recurrent"),
-    Mutant("interop/aten_shapes.py", "reshaped", "condition",
+    Mutant("tools/interop/aten_shapes.py", "reshaped", "condition",
            "i < len(old) and old[i] == sizes[i]", "i < len(old)",
            (T + "test_semantics.py",), "open_sizes"),
-    Mutant("interop/aten_shapes.py", "_pad", "value", "pairs[::-1]", "pairs", (T + "test_operators.py",), "shapes"),
+    Mutant("tools/interop/aten_shapes.py", "_pad", "value", "pairs[::-1]", "pairs", (T + "test_operators.py",), "shapes"),
 )
 
 SIZES = (

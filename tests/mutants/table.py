@@ -1092,7 +1092,7 @@ DATA = (
         "scope",
     ),
     Mutant(
-        "dataset/common.py",
+        "extras/dataset/common.py",
         "_Limited.readinto",
         "comparison",
         "self._left < 0",
@@ -1101,7 +1101,7 @@ DATA = (
         "bombs",
     ),
     Mutant(
-        "dataset/cifar.py",
+        "extras/dataset/cifar.py",
         "_parse",
         "comparison",
         "(pixels.dtype, pixels.shape) != (np.uint8, (len(labels), _PIXELS))",
@@ -1152,7 +1152,7 @@ COMMANDS = (
         "ranked_and_grouped",
     ),
     Mutant(
-        "cli/weights.py",
+        "tools/cli/weights.py",
         "_as_bfloat16",
         "comparison",
         "array.dtype == np.uint16",
@@ -1161,7 +1161,7 @@ COMMANDS = (
         "any_format",
     ),
     Mutant(
-        "cli/perform.py",
+        "tools/cli/perform.py",
         "perform",
         "value",
         "ENVIRONMENT if missing else FINDING",
@@ -1244,7 +1244,7 @@ CHIPS = (
 
 IMPORTS = (
     Mutant(
-        "interop/aten_norms.py",
+        "tools/interop/aten_norms.py",
         "_batch_norm",
         "operation",
         "1.0 - momentum",
@@ -1262,7 +1262,7 @@ IMPORTS = (
         "running_statistics",
     ),
     Mutant(
-        "interop/exported.py",
+        "tools/interop/exported.py",
         "functional",
         "condition",
         "not _writes_through_views(program)",
@@ -1271,7 +1271,7 @@ IMPORTS = (
         "writes_to_memory",
     ),
     Mutant(
-        "interop/values.py",
+        "tools/interop/values.py",
         "declare_state",
         "call",
         "known.get(id(tensor))",

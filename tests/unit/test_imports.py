@@ -22,7 +22,7 @@ LAZY = {"torch", "triton", "scipy", "matplotlib", "sklearn", "hypothesis", "rich
 LAZY_PARTS = {
     file: {"tstatic"}
     for file in (
-        "tstatic/testing/__init__.py",
+        "tstatic/tools/testing/__init__.py",
         "tstatic/ir/__init__.py",
         "tstatic/static/inquiry.py",
         "tstatic/viz/__init__.py",
@@ -30,9 +30,9 @@ LAZY_PARTS = {
     )
 }
 # Loaded by its path in an environment that may lack everything else.
-LAZY_PARTS["tstatic/benchlib/machine.py"] = {"numpy"}
+LAZY_PARTS["tstatic/tools/benchlib/machine.py"] = {"numpy"}
 # Modules that act when they are imported, or that exist for an optional package.
-APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing", "tstatic.fusion.codegen.prelude",
+APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.tools.cli", "tstatic.tools.testing", "tstatic.fusion.codegen.prelude",
          "tstatic.ir.parse", "tstatic.runtime.header"}  # fmt: skip
 
 

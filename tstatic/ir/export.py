@@ -14,6 +14,7 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any, TypeVar
 
+from tstatic.aliases import place_of, public_of
 from tstatic.errors import near
 from tstatic.ir.refusal import refusal
 from tstatic.ir.registry import Registry, load, load_all
@@ -133,12 +134,13 @@ def facade(
 
     Args:
         module: Its ``__name__``.
-        prefixes: Namespaces whose exports it shows; by default the one of its own name. The last one wins.
+        prefixes: Namespaces whose exports it shows; by default the one that users know it by. The last one wins.
         modules: Names of those of its submodules that are public.
         others: Module -> what is imported from it, as after ``from module import``: ``"Executor, cpu_places as places"``.
         only: The exports that it shows; all if empty.
     """
-    spaces = prefixes or (module.partition(".")[2],)
+    public = public_of(module)
+    spaces = prefixes or (public.partition(".")[2],)
     chosen = frozenset(only.split())
     sources = {
         words[-1]: (source, words[0])
@@ -164,7 +166,7 @@ def facade(
         if name in sources:
             source, original = sources[name]
             return getattr(load(source), original)
-        if not advice(f"{module}.{name}".partition(".")[2]):
+        if not advice(f"{public}.{name}".partition(".")[2]):
             if hasattr(sys.modules[module], "__path__") and find_spec(f"{module}.{name}") is not None:
                 return load(f"{module}.{name}")
             for space in reversed(shown):
@@ -180,14 +182,14 @@ def facade(
                 value = find(name)
                 setattr(sys.modules[module], name, value)
                 return value
-        return refuse(module, name, sys._getframe(1), load_all)
+        return refuse(public, name, sys._getframe(1), load_all)
 
     def listed() -> list[str]:
         # Without the modules and functions that its own file needs.
         kept = (name for name, value in vars(sys.modules[module]).items() if not _is_needed(value))
         return sorted({*kept, *names()})
 
-    add_namespace(module, names)
+    add_namespace(public, names)
     return get, listed
 
 
@@ -210,7 +212,7 @@ def facade_module(
         modules: As in :func:`facade`; not empty for a package.
         others, only: As in :func:`facade`.
     """
-    package, _, leaf = f"tstatic.{name}".rpartition(".")
+    package, _, leaf = place_of(f"tstatic.{name}").rpartition(".")
     module = module_from_spec(ModuleSpec(f"{package}.{leaf}", None, is_package=bool(modules)))
     module.__doc__ = f"``{name}``: {doc}"
     vars(module)["__getattr__"], vars(module)["__dir__"] = facade(

@@ -22,6 +22,7 @@ from pkgutil import get_data, walk_packages
 from types import ModuleType
 from typing import Any, TypeVar
 
+from tstatic.aliases import WINGS, absent
 from tstatic.forks import computing
 
 V = TypeVar("V")
@@ -30,8 +31,7 @@ ROOT = Path(__file__).parents[1]
 SHIPPED = "index.json"
 LEARNED = Path(cache_from_source(str(ROOT / "index.py"))).with_name(SHIPPED)
 
-PACKAGES = ("ops", "nn", "autodiff", "optimizer", "comm", "static", "io", "metric", "dataset", "profiler", "vision",
-            "distribution")  # fmt: skip
+PACKAGES = ("ops", "nn", "autodiff", "optimizer", "comm", "static", "io", "metric", "extras", "tools.profiler")
 """All of their modules are imported to fill the registries."""
 SOURCES = (*PACKAGES, "ir", "runtime")
 """Packages with modules that register something; the last two are imported by others."""
@@ -43,7 +43,7 @@ FACADES = ("fluid", "framework", "tensor", "regularizer", "device", "distributed
 def _fingerprint() -> tuple[int, int]:
     """Returns checksums over the names and sizes of the sources that register something, and over their times."""
     names, times = [], []
-    pending = list(SOURCES)
+    pending = [one.replace(".", "/") for one in SOURCES]
     for folder in pending:
         with os.scandir(os.path.join(ROOT, folder)) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
@@ -122,7 +122,14 @@ def load_all() -> None:
             sources = _fingerprint()
         with computing():
             for name in (*PACKAGES, *FACADES):
-                module = import_module(f"tstatic.{name}")
+                try:
+                    module = import_module(f"tstatic.{name}")
+                except ModuleNotFoundError as error:
+                    if error.name not in WINGS:
+                        raise
+                    # What lies there does not exist in this process; others may have it.
+                    sources = ()
+                    continue
                 for one in sorted(m.name for m in walk_packages(getattr(module, "__path__", ()), f"tstatic.{name}.")):
                     import_module(one)
         _complete = True
@@ -196,7 +203,7 @@ class Registry(MutableMapping[str, V]):
             except ModuleNotFoundError as error:
                 # An index may name a module that is gone; one that fails on an import of its own is an error.
                 if error.name != module:
-                    raise
+                    raise absent(key, error) from None
         return self.loaded.get(key)
 
     def is_final(self, key: str) -> bool:

@@ -11,5 +11,5 @@ for _name in (
     facade_module(f"nn.functional.{_name}", "some of the functions; here each module has all.", "nn.functional")
 facade_module(
     "nn.functional.loss", "the losses, among the other functions.", "nn.functional",
-    others={"tstatic.ops.structured.edit_distance": "edit_distance"},
+    others={"tstatic.extras.structured.edit_distance": "edit_distance"},
 )  # fmt: skip

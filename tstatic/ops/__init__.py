@@ -4,10 +4,7 @@
 * ``indexing``, ``shape``  reading, writing and moving elements
 * ``sequence``  sequences of different lengths in one value
 * ``random``, ``loss``, ``update``, ``control``  random numbers, losses and metrics, optimizer updates, branches and loops
-* ``detection``  boxes of objects in images
-* ``structured``  losses and decoders of label sequences
 * ``recurrent``  LSTM, GRU and general recurrences
-* ``spectral``, ``graph``  Fourier transforms, values on nodes and edges
 * ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
 * ``composed``  op types of Paddle that are several ordinary ops here
 * ``_expressions``  functions of the expression language

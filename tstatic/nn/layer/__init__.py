@@ -3,8 +3,8 @@
 * ``layers``            ``Layer``, the base class
 * ``container``         ``Sequential``, ``LayerList``, ``LayerDict``, ``ParameterList``
 * ``functional_layer``  layers made from one function and its signature
-* ``common``, ``conv``, ``pooling``, ``norm``, ``activation``, ``loss``, ``rnn``, ``rnn_cells``, ``structured``,
-  ``transformer``, ``vision``
+* ``common``, ``conv``, ``pooling``, ``norm``, ``activation``, ``loss``, ``rnn``, ``rnn_cells``,
+  ``transformer``
 """
 
 from tstatic.ir.export import facade, facade_module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.checks import check_int, check_type
-from tstatic.ir.export import export
+from tstatic.ir.export import export, facade
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
@@ -32,7 +32,9 @@ MultiLabelSoftMarginLoss = functional_layer("MultiLabelSoftMarginLoss", "multi_l
 MultiMarginLoss = functional_layer("MultiMarginLoss", "multi_margin_loss", inputs=2)
 PoissonNLLLoss = functional_layer("PoissonNLLLoss", "poisson_nll_loss", inputs=2)
 GaussianNLLLoss = functional_layer("GaussianNLLLoss", "gaussian_nll_loss", inputs=3)
-RNNTLoss = functional_layer("RNNTLoss", "rnnt_loss", inputs=4)
+
+# Losses of label sequences lie with what they call.
+__getattr__, __dir__ = facade(__name__, "nn", only="CTCLoss RNNTLoss")
 
 
 @export("nn.HSigmoidLoss", op="hierarchical_sigmoid")
