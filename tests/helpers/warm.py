@@ -22,11 +22,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tstatic.testing  # noqa: F401 - what scripts import, loaded once
 from tests.helpers import child
 from tests.helpers.patience import HANG
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags
+from tstatic.errors import MissingPackageError
+
+with contextlib.suppress(MissingPackageError):  # where the library is tried without its tools
+    import tstatic.testing  # noqa: F401 - what scripts import, loaded once
 
 ROOT = Path(__file__).parents[2]
 

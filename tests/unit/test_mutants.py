@@ -56,7 +56,9 @@ def test_a_mutant_that_its_tests_never_import_is_no_survivor() -> None:
 def test_a_fault_reaches_processes_that_are_warm_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands run in forks of a process that has imported tstatic: without the fault in there, none of them would see it."""
     planted = tmp_path / "planted"
-    fault = Mutant("tools/cli/looking.py", "_chosen", "comparison", "0 < int(name) <= len(kernels)", "False", QUICK).facts()
+    fault = Mutant(
+        "tools/cli/looking.py", "_chosen", "comparison", "0 < int(name) <= len(kernels)", "False", QUICK
+    ).facts()
     monkeypatch.setenv("TSTATIC_MUTANT", json.dumps({**fault, "planted": str(planted)}))
     monkeypatch.setenv("PYTHONPATH", f"{HOOK}{os.pathsep}{ROOT}")
     server = warm._Server()

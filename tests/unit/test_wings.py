@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import importlib
+import os
 import pickle
 import subprocess
 import sys
@@ -148,6 +149,36 @@ for asked in (
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+ALONE = (
+    "seeds",
+    "executor",
+    "plan",
+    "autodiff",
+    "training",
+    "compiled_program",
+    "control_flow",
+    "higher_order",
+    "updates",
+)
+"""Files of the engine's tests, below tests/cpu, that ask for nothing in the wings."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["tests", "demo"])
+def test_the_engine_runs_without_the_wings(what: str) -> None:
+    refused = source.ROOT / "tests" / "helpers" / "refused"
+    files = [f"tests/cpu/test_{name}.py" for name in ALONE]
+    command = ["-m", "pytest", "-q", "-n", "0", "-m", "not slow", *files] if what == "tests" else ["examples/digits.py"]
+    environment = child.environment(without=("PYTEST_XDIST_WORKER", "TSTATIC_CPU_BACKEND"))
+    environment["PYTHONPATH"] = os.pathsep.join([str(refused), environment["PYTHONPATH"]])
+    done = subprocess.run([sys.executable, *command], cwd=source.ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    looked = subprocess.run(
+        [sys.executable, "-c", "import tstatic.tools"], env=environment, capture_output=True, text=True
+    )
+    assert "No module named 'tstatic.tools'" in looked.stderr
 
 
 # ---------------------------------------------------------------------------------------------------------------- by text
