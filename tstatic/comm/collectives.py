@@ -135,6 +135,7 @@ _register(
     "c_broadcast",
     lambda group, xs, attrs: [Broadcast(group, xs, attrs["roots"], "c_broadcast")],
     {"roots": (), **QUEUED},
+    "X*, Skip? -> Out*",
     state=(("X", "Out"),),
     update=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
@@ -29,6 +29,7 @@ from tstatic.runtime.foreseen import takes_turn
 from tstatic.runtime.interrupt import wait_for_writes
 from tstatic.runtime.replica_threads import ReplicaThreads
 from tstatic.runtime.scope import ReplicaScope, Scope
+from tstatic.shield import shield
 from tstatic.static.compile import Compilation
 from tstatic.static.plan_cache import Bound
 from tstatic.static.strategy import BuildStrategy
@@ -226,7 +227,7 @@ class Replicas:
         ]
         scopes = [session.scope for session in entry.sessions]
         timeout = float(flags.flag("FLAGS_step_timeout_s"))
-        with self._settings(entry):
+        with self._settings(entry), self._apart(entry, scope):
             if self.outer is None or not self.group.across:
                 # An exchange with some of the processes has the same time-out, and its error names the ranks.
                 later = 0.0 if self.outer is None else LATER
@@ -269,13 +270,34 @@ class Replicas:
             block.enter_context(device.settings(mine[0].setting.threads, sets)(False))
         return block
 
+    @contextlib.contextmanager
+    def _apart(self, entry: Bound, scope: Scope) -> Iterator[None]:
+        """Leaves sums over runs to the replicas, each of which has its own part, while they run."""
+        made = entry.compilation
+        first, *others = [session.scope for session in entry.sessions]
+        run = {
+            var.get_tensor(): [one.var(name).get_tensor() for one in others]
+            for name in made.parts
+            if (var := first.find_var(name)) is not None
+        }
+        try:
+            scope.parted.begin(run)
+            yield
+        finally:
+            with shield:
+                scope.parted.end(run, made.whole)
+
     def _bind(self, entry: Bound, scope: Scope) -> None:
         """Updates the replicas' copies of variables, and binds the sessions whose storage changed."""
         made = entry.compilation
+        if scope.parted.others and scope.parted.whole is not made.whole:
+            scope.join(made.whole)
+        for left_out in scope.replicas[len(self.devices) - 1 :]:
+            left_out.fall_behind()
         for replica, (copied, exclusive) in enumerate(zip(made.copied, made.exclusive, strict=True)):
             where = scope.replica(replica)
             if isinstance(where, ReplicaScope):
-                where.fill(copied, exclusive, self.devices[replica])
+                where.fill(copied, exclusive, self.devices[replica], made.parts)
         # Binding moves state into flat buffers, which may make sessions stale that were bound before.
         while any(session.stale() for session in entry.sessions):
             for session in entry.sessions:
