@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,10 @@ from tstatic.comm.ordered_sum import add_in_order
 from tstatic.devices import Array, owner_of, read
 from tstatic.locks import rlock
 from tstatic.shield import shield
+
+
+def _nobody() -> None:
+    """A reference to no scope."""
 
 
 class Tensor(Protocol):
@@ -31,14 +35,16 @@ class Parted:
     Attributes:
         others: Tensor of the first place -> those of the other places, in order.
         whole: Names of variables that the last run of places used whole: what it left in parts are others.
+        ran: The scope whose replicas ran last: those of others have old values.
         lock: Held by whoever joins, or begins or ends a run.
     """
 
-    __slots__ = ("_torn", "lock", "others", "whole")
+    __slots__ = ("_torn", "lock", "others", "ran", "whole")
 
     def __init__(self, torn: dict[Any, str]) -> None:
         self.others: dict[Tensor, Sequence[Tensor]] = {}
         self.whole: frozenset[str] = frozenset()
+        self.ran: Callable[[], Any] = _nobody
         self.lock = rlock()
         self._torn = torn
 

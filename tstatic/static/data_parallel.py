@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, proxy
+from weakref import WeakKeyDictionary, proxy, ref
 
 import numpy as np
 
@@ -292,8 +292,11 @@ class Replicas:
         made = entry.compilation
         if scope.parted.others and scope.parted.whole is not made.whole:
             scope.join(made.whole)
-        for left_out in scope.replicas[len(self.devices) - 1 :]:
-            left_out.fall_behind()
+        parted = scope.parted
+        current = len(self.devices) - 1 if parted.ran() is scope else 0
+        for behind in scope.replicas[current:]:
+            behind.fall_behind()
+        parted.ran = ref(scope)
         for replica, (copied, exclusive) in enumerate(zip(made.copied, made.exclusive, strict=True)):
             where = scope.replica(replica)
             if isinstance(where, ReplicaScope):
