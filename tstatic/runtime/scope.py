@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any
@@ -487,7 +487,9 @@ class ReplicaScope(Scope):
             device: Where the copies of values that lie on a device are to be; ``None``: where they are.
             parts: Those of ``own`` of which it has a part: zeros at first, when the parent has the whole value.
         """
-        self._let_go([name for name in shared if name in self._vars])
+        dropped = [name for name in shared if name in self._vars]
+        if dropped:
+            self.erase(dropped)
         assert self.parent is not None
         # The copies are current unless the user, or a program on one place, wrote to the parent since.
         fresh = self._copied == self.parent.writes
@@ -519,24 +521,14 @@ class ReplicaScope(Scope):
                 var.get_tensor().hold(target)
         if not fresh:
             # Copies that other programs made before are out of date now.
-            self._let_go(self._vars.keys() - set(own))
+            stale = self._vars.keys() - set(own)
+            if stale:
+                self.erase(stale)
         self._copied = self.parent.writes  # last: copies that were broken off are made again
 
     def fall_behind(self) -> None:
         """Notes that other replicas run without this one, so that its copies are out of date."""
-        assert self.parent is not None
-        if self._copied != -1:
-            self.parent.join(self._parts)
-            self._parts.clear()
-            self._copied = -1
-
-    def _let_go(self, names: Collection[str]) -> None:
-        """Removes copies, and parts behind joining them."""
-        if names:
-            assert self.parent is not None
-            self.parent.join(self._parts.intersection(names))
-            self._parts.difference_update(names)
-            self.erase(names)
+        self._copied = -1
 
 
 _current = Guarded("scope", Scope())

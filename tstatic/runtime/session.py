@@ -133,8 +133,6 @@ class Session:
         """
         if self.scope.in_flight.owner is not None:
             self.scope.in_flight.settle()
-        if self.scope.parted.others:
-            self._join()
         if self.stale():
             self.bind_plan()
         bound = self.bound
@@ -148,8 +146,6 @@ class Session:
         with in_flight.lock:
             if ahead is None or in_flight.owner is not ahead or self.stale():
                 in_flight.settle()
-            if self.scope.parted.others:
-                self._join()
             if self.stale():
                 self.bind_plan()
             bound = self.bound
@@ -161,11 +157,6 @@ class Session:
                 step = ahead.queue(bound, feeds, rates, counts=True, on_device=on_device)
             self.runs += 1
             return step
-
-    def _join(self) -> None:
-        """Makes the variables whole that replicas hold parts of: the plan is bound to the storage of the first one."""
-        self.scope.join(self.plan.program.reads)
-        self.scope.join(self.plan.program.writes)
 
     def settle(self) -> None:
         """Waits for the runs that it left in flight."""
