@@ -42,12 +42,14 @@ class Job:
         kind: The reduce strategy.
         runs: Runs of a sum.
         net: Builds the loss of ``x``.
+        fused: Whether several places fuse their updates.
     """
 
     def __init__(
-        self, places: int, rule: Rule = momentum, kind: Any = Kind.AllReduce, runs: int = RUNS, net: Any = None
-    ) -> None:
-        self.places, self.kind, self.runs = places, kind, runs
+        self, places: int, rule: Rule = momentum, kind: Any = Kind.AllReduce, runs: int = RUNS, net: Any = None,
+        fused: bool = False,
+    ) -> None:  # fmt: skip
+        self.places, self.kind, self.runs, self.fused = places, kind, runs, fused
         self.main, self.startup = static.Program(), static.Program()
         constant = paddle.nn.initializer.Constant
         with paddle.utils.unique_name.guard(), static.program_guard(self.main, self.startup):
@@ -70,7 +72,7 @@ class Job:
         # Each place's loss is a sum: theirs is that of the whole batch.
         how = strategy(
             gradient_scale_strategy=static.BuildStrategy.GradientScaleStrategy.One, reduce_strategy=kind,
-            fuse_broadcast_ops=True,
+            fuse_broadcast_ops=True, fuse_all_optimizer_ops=self.fused,
         )  # fmt: skip
         key = places, kind, main
         if key not in self.programs:

@@ -51,13 +51,13 @@ def joins() -> Iterator[list[Any]]:
 # ------------------------------------------------------------------------------------------------------- what is exchanged
 @pytest.mark.parametrize("device", ["cpu", "fake"])
 @pytest.mark.parametrize("kind", [Kind.AllReduce, Kind.Reduce])
-@pytest.mark.parametrize("rule", [momentum, clipped, scaled])
+@pytest.mark.parametrize(("rule", "fused"), [(momentum, False), (momentum, True), (clipped, False), (scaled, False)])
 @pytest.mark.parametrize("places", [2, 3, 4])
 def test_only_the_last_run_of_a_sum_exchanges_and_all_values_are_those_of_one_place(
-    places: int, rule: Rule, kind: Any, device: str
+    places: int, rule: Rule, fused: bool, kind: Any, device: str
 ) -> None:
     with devices.use(device), joins() as joined:
-        one, several = Job(1, rule), Job(places, rule, kind)
+        one, several = Job(1, rule), Job(places, rule, kind, fused=fused)
         calls = []
         for number in range(2 * RUNS + 1):
             one.step(number)
@@ -88,11 +88,14 @@ def test_only_the_last_run_of_a_sum_exchanges_and_all_values_are_those_of_one_pl
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("kind", [Kind.AllReduce, Kind.Reduce])
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("name", ["fake", "gpu"])
-def test_a_run_that_completes_no_sum_waits_once_on_each_place_and_moves_nothing(name: str, count: int) -> None:
+def test_a_run_that_completes_no_sum_waits_once_on_each_place_and_moves_nothing(
+    name: str, count: int, kind: Any
+) -> None:
     with backend(name) as (device, place):
-        net = Net("merge", place, count)
+        net = Net("merge", place, count, reduce_strategy=kind)
         for _ in range(4):
             net.step()
         (replicas,) = net.exe._replicas.values()
