@@ -38,7 +38,10 @@ def own_gpu(folder: str, index: int) -> Iterator[Any]:
 def nccl_training(
     folder: str, kind: str, steps: int, collectives: str, one_gpu: bool, in_graph: bool = False
 ) -> None:  # fmt: skip
-    """Says what was chosen, losses and parameters, the waits and bytes of the last step, and how many graphs it launched."""
+    """Says what was chosen, losses and parameters, the waits and bytes of the last step, and how many graphs it launched.
+
+    Last what explain says of graphs: how many there are, and the collectives outside of them.
+    """
     from tests.parallel.test_late_devices import Net, visits
 
     rank = group().rank
@@ -56,17 +59,22 @@ def nccl_training(
         say([one.hex()[:32] for one in net.values()[0]])
         say(dict(found))
         say(launches)
+        told = net.program.explain(fetch_list=[net.loss])
+        say(len(told.graphs), sorted(one.op.type for one in told.outside_graphs if one.op.type.startswith("c_")))
 
 
-def nccl_sizes(folder: str, kind: str, rows: list[int], collectives: str) -> None:
-    """Says the parameters after steps of so many rows, between which the second one is written by hand, and what was chosen."""
+def nccl_sizes(folder: str, kind: str, rows: list[int], collectives: str, others: list[int] | None = None) -> None:
+    """Says the parameters after steps of so many rows, between which the second one is written by hand, and what was chosen.
+
+    ``others``: The rows of all ranks but the first, where these differ.
+    """
     from tests.parallel.test_late_devices import Net
 
     rank = group().rank
     flags.set_flags({"FLAGS_collectives": collectives})
     with own_gpu(folder, rank):
         net = Net(kind, places.CUDAPlace(0), 1, of=group().size, part=rank)
-        for number, count in enumerate(rows):
+        for number, count in enumerate(others if others and rank else rows):
             net.step({name: value[:count] for name, value in net.feed.items()})
             if number == 1:
                 net.scope.var(net.main.all_parameters()[1].name).get_tensor().set(np.full(4, 0.5, np.float32))

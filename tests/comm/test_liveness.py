@@ -65,6 +65,23 @@ def test_all_share_the_verdict_that_one_began(monitors: list[Monitor], capfd: py
     assert capfd.readouterr().err.count("rank 0 did not come (seen by rank 2)") == 3
 
 
+def test_a_verdict_is_told_to_all_that_asked_and_are_still_there(monitors: list[Monitor]) -> None:
+    class Told:
+        count = 0
+
+        def tell(self) -> None:
+            self.count += 1
+
+    kept, gone = [Told(), Told()], Told()
+    for one in (kept[0], gone, kept[1]):
+        monitors[0].on_verdict(one.tell)
+    count = gone.count
+    del gone, one
+    monitors[2].accuse(1, "late", "did not come")
+    _until(lambda: all(one.count for one in kept))
+    assert [count, *(one.count for one in kept)] == [0, 1, 1]
+
+
 def test_of_two_accusations_the_earlier_counts_for_everybody(monitors: list[Monitor]) -> None:
     monitors[0].accuse(2, "late", "did not come")
     monitors[2].accuse(1, "late", "did not come either")

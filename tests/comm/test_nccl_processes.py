@@ -17,7 +17,7 @@ pytestmark = pytest.mark.torch
 LONG = 60.0 * SLACK
 
 
-@pytest.mark.parametrize("kind", ["clip", "merge", "sync_batch_norm"])
+@pytest.mark.parametrize("kind", ["clip", "merge", "sync_batch_norm", "table"])
 def test_processes_learn_as_places_do_and_wait_for_the_device_alone(kind: str, pool: Pool, tmp_path: Path) -> None:
     arguments = {"folder": str(tmp_path), "kind": kind, "steps": 3, "collectives": "auto", "one_gpu": False}
     with pool.trial("nccl_training", 2, **arguments) as trial:
@@ -63,6 +63,10 @@ def test_collectives_are_part_of_graphs_where_the_flag_asks_for_it(pool: Pool, t
     assert apart[1:4] == within[1:4], "losses, parameters, waits"
     # Before the update the hosts learn that all have come so far.
     assert within[4] == 2 < apart[4]
+    # Explain knows where the program ran, and does not count its update as a graph of its own.
+    assert within[5] == [1, []]
+    assert apart[5][0] > 1
+    assert "c_allreduce_sum" in apart[5][1]
 
 
 def test_sums_over_runs_are_left_out_in_the_same_runs_whatever_else_runs(pool: Pool, tmp_path: Path) -> None:
@@ -73,6 +77,28 @@ def test_sums_over_runs_are_left_out_in_the_same_runs_whatever_else_runs(pool: P
             "folder": str(tmp_path),
             "kind": "merge",
             "rows": [4, 4, 4, 2, 4, 2, 2, 2, 4],
+            "collectives": collectives,
+        }
+        with pool.trial("nccl_sizes", 2, **arguments) as trial:
+            assert trial.wait(LONG) == {0: 0, 1: 0}, trial.everything()
+            ((name, found[collectives]),) = trial.said(0)
+            assert name == collectives
+            assert trial.said(1) == trial.said(0)
+    assert found["nccl"] == found["gloo"]
+
+
+@pytest.mark.parametrize("rows", [[4, 4, 2, 4], [3, 4, 4, 4]])
+def test_rows_of_a_table_are_summed_where_processes_look_up_different_numbers(
+    rows: list[int], pool: Pool, tmp_path: Path
+) -> None:
+    """Gloo's processes exchange the rows that they find; on GPUs as many as any of them may have."""
+    found = {}
+    for collectives in ("nccl", "gloo"):
+        arguments = {
+            "folder": str(tmp_path),
+            "kind": "table",
+            "rows": rows,
+            "others": [4, 1, 4, 4],
             "collectives": collectives,
         }
         with pool.trial("nccl_sizes", 2, **arguments) as trial:

@@ -24,17 +24,19 @@ def test_each_sum_of_a_step_takes_all_gradients_to_the_host_and_back(pool: Pool)
 
 
 def test_rows_of_a_table_are_summed_on_a_device_as_on_the_cpu(pool: Pool) -> None:
+    """The CPU's memory is the host's: there the processes send the rows that they find, on a device as many as there may be."""
     with pool.trial("recorded_rows", 2, places=[1, 2]) as trial:
         assert trial.wait(30.0 * SLACK) == {0: 0, 1: 0}, trial.everything()
         said = trial.said(0)
         assert [one[-1] for one in said] == [one[-1] for one in trial.said(1)]
     for (calls, *plain, values), (fakes, host_bytes, waits, late) in zip(said[::2], said[1::2], strict=True):
-        assert (late, fakes) == (values, calls)
+        assert late == values
         # Of two steps, each: how many rows, which, and their values; the other gradients; the commit.
         assert calls == {"gather": 6, "sum": 2, "agree": 2}
         assert plain == [0, 10]
-        # The host waits for the device at each of them but the commit.
-        assert waits == 18
+        assert fakes == {"gather": 4, "sum": 2, "agree": 2}
+        # Gloo takes what it moves to the host: there is no other wait but the commit.
+        assert waits == 14
         assert host_bytes > 0
 
 

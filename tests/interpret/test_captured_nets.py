@@ -31,7 +31,7 @@ FEW = [("dropout", by_default), ("bad positions with dropout", fused)]
 
 @pytest.mark.parametrize(
     ("name", "build"),
-    itertools.product(DRAWING, [by_default, fused]) if os.environ.get("TSTATIC_GRAPHS") == "all" else FEW,
+    [*itertools.product(DRAWING, [by_default, fused])] if os.environ.get("TSTATIC_GRAPHS") == "all" else FEW,
 )
 def test_captured_kernels_leave_the_bits_of_uncaptured_ones(
     name: str, build: Callable[[], static.BuildStrategy | None]

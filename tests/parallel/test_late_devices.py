@@ -39,6 +39,10 @@ def _mixed(loss: Any) -> None:
     _update(loss, static.amp.decorate(paddle.optimizer.Momentum(0.01), init_loss_scaling=8.0))
 
 
+def _by_rows(loss: Any) -> None:
+    _update(loss, paddle.optimizer.Adam(0.01, lazy_mode=True, grad_clip=nn.ClipGradByGlobalNorm(0.1)))
+
+
 def _merged(loss: Any) -> None:
     _update(loss, GradientMergeOptimizer(paddle.optimizer.AdamW(0.01), 2))
 
@@ -49,6 +53,9 @@ KINDS: dict[str, tuple[Build, dict[str, Any]]] = {
     "amp": (_mixed, {}),
     "merge": (_merged, {}),
     "sync_batch_norm": (_update, {"sync_batch_norm": True}),
+    "table": (_by_rows, {}),
+    "owners": (_clipped, {"reduce_strategy": static.BuildStrategy.ReduceStrategy.Reduce}),
+    "merging owners": (_merged, {"reduce_strategy": static.BuildStrategy.ReduceStrategy.Reduce}),
 }
 
 
@@ -72,6 +79,9 @@ class Net:
             x, y = static.data("x", [None, 2, 6, 6]), static.data("y", [None, 1], "int64")
             h = nn.functional.relu(static.nn.batch_norm(static.nn.conv2d(x, 4, 3)))
             h = static.nn.fc(static.nn.fc(h, 24, activation="tanh"), 5)
+            if kind == "table":
+                # So large that its gradient is summed as the rows that the places look up.
+                h += paddle.reshape(static.nn.embedding(y, [20_000, 5], is_sparse=True), [-1, 5])
             loss = self.loss = paddle.mean(nn.functional.cross_entropy(h, y))
             build(loss)
             self.main = static.default_main_program()
@@ -183,22 +193,23 @@ class _Planted:
         self.replica, self.at, self.seen, self.op = replica, at, 0, None
 
 
-def _settled() -> Net:
+def _settled(kind: str) -> Net:
     """A net whose graphs are captured, so that a planted fault is that of one launch."""
-    net = Net("clip", CPUPlace(), 3)
+    net = Net(kind, CPUPlace(), 3)
     for _ in range(3):
         net.step()
     return net
 
 
+@pytest.mark.parametrize("kind", ["clip", "owners"])
 @pytest.mark.parametrize("replica", range(3) if os.environ.get("TSTATIC_SOAK") else [1])
 def test_whatever_op_fails_names_its_replica_and_changes_no_replica(
-    replica: int, monkeypatch: pytest.MonkeyPatch
+    replica: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An op of the update excepted: what it wrote is torn, and no run uses it."""
     planted = _Planted(monkeypatch)
     with devices.use("fake"):
-        net = _settled()
+        net = _settled(kind)
         before = net.values()
         torn, at = 0, 0
         while True:
@@ -213,7 +224,7 @@ def test_whatever_op_fails_names_its_replica_and_changes_no_replica(
                 planted.arm(-1, -1)
                 with pytest.raises(DeviceError, match="half written"):
                     net.step()
-                net = _settled()
+                net = _settled(kind)
             except ArithmeticError as raised:
                 told = "\n".join(raised.__notes__)
                 assert planted.op.type != "adamw"
@@ -235,14 +246,15 @@ def test_whatever_op_fails_names_its_replica_and_changes_no_replica(
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["fake", "gpu"])
 @pytest.mark.parametrize("replica", range(3))
-def test_a_position_that_one_replica_is_fed_is_refused_on_all(name: str, replica: int) -> None:
+@pytest.mark.parametrize("kind", ["clip", "owners", "table"])
+def test_a_position_that_one_replica_is_fed_is_refused_on_all(name: str, kind: str, replica: int) -> None:
     with backend(name) as (_, place):
-        net, like = Net("clip", place, 3), Net("clip", place, 3)
+        net, like = Net(kind, place, 3), Net(kind, place, 3)
         net.step()
         like.step()
         before = net.values()
         bad = {key: np.array(value) for key, value in net.feed.items()}
-        bad["y"][ROWS * replica + 1] = 5
+        bad["y"][ROWS * replica + 1] = 5 if kind != "table" else 20_000
         for _ in range(2):
             with pytest.raises(IndexRangeError, match=f"replica {replica} of 3|replica: {replica}") as caught:
                 net.step(bad)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from tstatic import flags
 from tstatic.display import counted, size
+from tstatic.ir.frozen import FrozenOp
 
 MEGABYTE = 1 << 20
 """Bytes of what flags and strategies call a megabyte, as Paddle's do."""
@@ -15,6 +18,13 @@ FIRST_BYTES = MEGABYTE
 """The first bucket takes no more gradients once it has so many bytes: it starts early, however large the others are."""
 
 _LEVELS = ("use_hierarchical_allreduce", "hierarchical_allreduce_inter_nranks")
+
+
+class Moves(Protocol):
+    """What moves values, and as the text of ``str`` also why."""
+
+    @property
+    def name(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,12 @@ class Distribution:
     waits: bool = False
 
 
+def host_decides(op: FrozenOp) -> bool:
+    """Returns whether a collective needs the host in each run, or no flag asks for it in a graph."""
+    given = {slot.name: entry for slot, entry in zip(op.definition.inputs, op.inputs, strict=True)}
+    return bool(op.attrs.get("waits") or given.get("Skip")) or not flags.flag("FLAGS_collectives_in_graph")
+
+
 @dataclass
 class Report:
     """Reports what the passes did, for explanations.
@@ -90,6 +106,7 @@ class Report:
         how: The settings.
         gradients: Number of gradients that are summed.
         tables: Number of those that are summed as the rows that the replicas looked up, each in a collective of its own.
+        padded: Whether so many rows are exchanged as any replica may have looked up, so that no host learns how many there are.
         reductions: Number of collectives that sum them.
         nbytes: Bytes of gradients that a replica brings to them, without those of tables.
         low: Number of gradients that are sent in 16 bits.
@@ -109,6 +126,7 @@ class Report:
     how: Distribution
     gradients: int = 0
     tables: int = 0
+    padded: bool = False
     reductions: int = 0
     nbytes: int = 0
     low: int = 0
@@ -122,7 +140,7 @@ class Report:
     gatherings: int = 0
     norms: int = 0
     collectives: int = 0
-    choices: Sequence[object] = ()
+    choices: Sequence[Moves] = ()
 
     @property
     def replicas(self) -> int:
@@ -201,6 +219,7 @@ class Report:
             "world",
             "gradients",
             "tables",
+            "padded",
             "reductions",
             "nbytes",
             "low",
@@ -216,6 +235,11 @@ class Report:
         numbers.update(parts=list(self.parts), each_run=self.each_run)
         moved = [str(choice) for choice in self.choices]
         return {**numbers, "owners": dict(self.owners), "before": self.before, "after": self.after, "choices": moved}
+
+    def captures(self, op: FrozenOp) -> bool:
+        """Returns whether a collective is part of a graph, once it is known what moves values."""
+        alone = self.replicas == 1 and any(one.name == "nccl" for one in self.choices)
+        return alone and not host_decides(op) and op.attrs.get("watch", 0) <= 0
 
     @property
     def moved(self) -> list[str]:
@@ -244,9 +268,12 @@ class Report:
         if self.how.waits:
             lines.append("the host waits behind each collective")
         if self.tables:
-            lines.append(
-                f"{self.tables} of them are gradients of tables, of which only the rows looked up are exchanged"
-            )
+            rows = "as many as any replica may have looked up" if self.padded else "those looked up"
+            lines.append(f"{self.tables} of them are gradients of tables, of which only rows are exchanged: {rows}")
+            if self.padded and self.world > self.replicas:
+                lines.append(
+                    "before each step the processes tell each other how many: 8 bytes a table, between the hosts"
+                )
         if self.block:
             lines.append(self.hierarchy)
         if self.owners:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tstatic import flags
+from tstatic.comm.distribution import host_decides
 from tstatic.comm.finite_gradients import Finding, Watch, refusal, settled
 from tstatic.comm.host_transport import HostTransport
 from tstatic.comm.transport import Part, ProcessTransport, Transport, flattened
@@ -300,10 +300,7 @@ class Communicator:
         """Returns whether a collective op can be part of a graph: its calls are the device's alone, and the flag asks for it."""
         outer = self.group.outer if self.group.across else None
         alone = self.size == 1 and outer is not None and outer.own_streams and self.only_queues(op)
-        # The host decides on these in each run.
-        given = {slot.name: entry for slot, entry in zip(op.definition.inputs, op.inputs, strict=True)}
-        hosted = op.attrs.get("waits") or given.get("Skip")
-        return bool(alone and not hosted and flags.flag("FLAGS_collectives_in_graph"))
+        return alone and not host_decides(op)
 
     def holds(self, skip: Array) -> bool:
         """Returns whether a truth value holds by which collectives are left out; waits for the device unless that is known."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -86,9 +87,6 @@ class Monitor:
         mesh: The connections to all other ranks.
         current_op: Returns what this rank is doing, for the others' errors about it.
         end: Ends this process with an exit code.
-
-    Attributes:
-        on_verdict: Called once, in a thread of its own, when it is known that a rank failed.
     """
 
     def __init__(
@@ -106,7 +104,7 @@ class Monitor:
         self.verdict: RankFailure | None = None
         self.delivered = False
         self.failed = ""
-        self.on_verdict: Callable[[], None] | None = None
+        self._on_verdict: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._mesh = mesh
         self._end = end
         self._peers = {other: _Peer() for other in range(size) if other != rank}
@@ -118,6 +116,10 @@ class Monitor:
         self._differ_until = 0.0
         self._ticked = time.monotonic()
         mesh.start(self)
+
+    def on_verdict(self, method: Callable[[], None]) -> None:
+        """Has a method called, in a thread of its own, when it is known that a rank failed, unless its object is gone by then."""
+        self._on_verdict = [one for one in self._on_verdict if one() is not None] + [weakref.WeakMethod(method)]
 
     # ------------------------------------------------------------------------------------------------------ other threads
     @property
@@ -321,9 +323,9 @@ class Monitor:
         # Posted before it is set: the main thread raises it as soon as it sees it, and may end this process.
         self._mesh.post({"t": "verdict", **asdict(verdict)})
         self.verdict = verdict
-        if self.on_verdict is not None:
-            # In a thread of its own: it ends what hangs, and heartbeats must not wait for that.
-            threading.Thread(target=self.on_verdict, name="tstatic-verdict", daemon=True).start()
+        for method in [found for one in self._on_verdict if (found := one()) is not None]:
+            # In threads of their own: they end what hangs, and heartbeats must not wait for that.
+            threading.Thread(target=method, name="tstatic-verdict", daemon=True).start()
         if not self.failed:
             self._say(f"rank {verdict.rank} {verdict.text} (seen by rank {verdict.by})")
 

@@ -2,7 +2,6 @@
 
 READS_LENGTHS = "it reads on the host where its sequences begin and end"
 READS_BOXES = "it reads on the host which image each box belongs to, and walks over the boxes"
-READS_ROWS = "it finds on the host which rows are named"
 READS_CHOICE = "it reads on the host which value is chosen"
 READS_PATHS = "it reads on the host which nodes of the tree each sample passes"
 READS_LABELS = "it reads the labels on the host"

@@ -288,8 +288,8 @@ def may_ask_words(plan: Plan, checks: LateChecks | None, communicator: Communica
         if step.how == "dynamic" or step.op.sub_blocks or definition.objects:
             return False
         if definition.collective:
-            # In the update region one replica would wait for another while it writes.
-            if communicator is None or step.region == "update" or not communicator.only_queues(step.op):
+            # One of the update sends what its owner wrote, or left as it was.
+            if communicator is None or not communicator.only_queues(step.op):
                 return False
         elif definition.effects and not definition.indices:
             return False

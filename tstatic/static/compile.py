@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tstatic import flags
 from tstatic.chips import ahead
@@ -13,6 +12,7 @@ from tstatic.comm.distribution import BUCKET_MEGABYTES, MEGABYTE, Distribution, 
 from tstatic.comm.group import Group
 from tstatic.comm.hierarchy import choose_hierarchy
 from tstatic.comm.rendezvous import ProcessInfo
+from tstatic.comm.row_sums import padded, row_counts
 from tstatic.devices import Device, cpu_device
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.fusion.engine import Log
@@ -177,6 +177,8 @@ class Compilation:
         family: What it has in common with compilations for other sizes.
         replicas: One per replica; a program on one place has one.
         states: Per replica, the metadata of the variables that the plan was made for.
+        rows: For each table whose gradient is summed as rows, how many a replica may have looked up; empty if runs find that out.
+        room: For how many it was compiled, which are those of the process with the most.
     """
 
     key: Key | None
@@ -184,6 +186,8 @@ class Compilation:
     family: Family
     replicas: tuple[LoweredProgram, ...]
     states: tuple[Mapping[str, Meta], ...]
+    rows: tuple[int, ...] = ()
+    room: tuple[int, ...] = ()
 
     @property
     def source(self) -> Program:
@@ -365,6 +369,7 @@ def compile_program(
     key: Key | None = None,
     numerics: str | None = None,
     family: Family | None = None,
+    room: tuple[int, ...] = (),
 ) -> Compilation:
     """Rewrites, distributes and fuses a program for given feeds and fetches.
 
@@ -381,6 +386,7 @@ def compile_program(
         key: The key under which a cache will keep the compilation.
         numerics: ``default`` or ``strict``; ``None``: what ``FLAGS_numerics`` says.
         family: What :func:`family_of` returned for the same arguments, to spare its work.
+        room: For how many rows of each table to plan, which may be more than the feeds of this process ask for.
 
     Raises:
         TstaticError: If a feed or fetch does not fit, or an op rejects its inputs' shapes.
@@ -390,24 +396,46 @@ def compile_program(
     if family is None:
         widens = bool(program.mixed_precision) and device.name == "cpu" and used != "strict"
         family = family_of(program, build, list(feeds[0]), fetches, how, kept, widens)
-    known: dict[tuple[Any, ...], LoweredProgram] = {}
-    replicas = []
-    states = []
-    # Not strict: an explanation gives the feeds of the first replica only.
-    for mine, metas in zip(family.programs, feeds, strict=False):
-        state = state_metas(mine, program, scope)
-        # Replicas with equal programs and equal feeds share one lowering, and so one plan and its kernels.
-        alike = id(mine), tuple(sorted(metas.items()))
-        if alike not in known:
-            # Sizes of the state come from the scope, where they may differ from the declared ones.
-            inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
-            fused, after, log = fuse_under(used, mine, inferred, build)
-            known[alike] = LoweredProgram(
-                mine, inferred, fused, after, log, build, device, as_asked(device.target), used
-            )
-        replicas.append(known[alike])
-        states.append(state)
-    return Compilation(key, program, family, tuple(replicas), tuple(states))
+    replicas = [
+        (mine, metas, state_metas(mine, program, scope))
+        # Not strict: an explanation gives the feeds of the first replica only.
+        for mine, metas in zip(family.programs, feeds, strict=False)
+    ]
+    distinct = {_alike(*one): one for one in replicas}
+    known = {alike: _inferred(*one) for alike, one in distinct.items()}
+    rows: tuple[int, ...] = ()
+    if how is not None and family.report is not None and family.report.tables and device.deferred:
+        # Of memory that the host reads, runs send the rows that they find.
+        counts = [row_counts(mine, metas) for mine, metas in known.values()]
+        if all(counts):
+            family.report.padded = True
+            rows = tuple(map(max, zip(*counts, strict=True)))
+            room = room or rows
+            known = {
+                alike: _inferred(padded(mine, room, how.world), *rest) for alike, (mine, *rest) in distinct.items()
+            }
+    made = {}
+    for alike, (mine, inferred) in known.items():
+        fused, after, log = fuse_under(used, mine, inferred, build)
+        target = as_asked(device.target)
+        made[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device, target, used)
+    lowered = tuple(made[_alike(*one)] for one in replicas)
+    return Compilation(
+        key, program, family, lowered, tuple(state for _, _, state in replicas), rows, room if rows else ()
+    )
+
+
+def _alike(mine: FrozenProgram, feeds: Mapping[str, Meta], state: Mapping[str, Meta]) -> Hashable:
+    """Returns what replicas with one lowering, and so one plan and its kernels, have in common: equal programs and equal feeds."""
+    return id(mine), tuple(sorted(feeds.items()))
+
+
+def _inferred(
+    mine: FrozenProgram, feeds: Mapping[str, Meta], state: Mapping[str, Meta]
+) -> tuple[FrozenProgram, Mapping[str, Meta]]:
+    """Returns a replica's program with the metadata of all its values."""
+    # Sizes of the state come from the scope, where they may differ from the declared ones.
+    return mine, infer_program(mine, {**feeds, **{mine.reads[var]: meta for var, meta in state.items()}})
 
 
 __all__ = [

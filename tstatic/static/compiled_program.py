@@ -519,8 +519,9 @@ class CompiledProgram:
             known = {name: _part(meta, how.replicas, int(name in extra)) for name, meta in known.items()}
         where = self._history.scope or global_scope()
         made = compile_program(
-            self._program, build, [known], names, where, how=how, kept=pruned, numerics=self._settings.numerics
-        )
+            self._program, build, [known], names, where, how=how, kept=pruned, numerics=self._settings.numerics,
+            device=device,
+        )  # fmt: skip
         last = self._history.compilation
         if made.report is not None and last is not None and last.report is not None:
             made.report.choices = last.report.choices

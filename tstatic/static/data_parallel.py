@@ -157,7 +157,7 @@ class Replicas:
         if isinstance(self.between, NcclProcesses):
             self.group.ended = self._ended
             # What hangs in NCCL asks nobody.
-            self.outer.monitor.on_verdict = self.between.give_up
+            self.outer.monitor.on_verdict(self.between.give_up)
             self.between.connect()
         self.choices.append(chosen)
         choice.tell("between the processes", chosen)
@@ -207,6 +207,17 @@ class Replicas:
             scope.bump_version()
             self.seen[scope] = scope.writes
         self.outer.form(compilation.report.block)
+
+    def room(self, entry: Bound) -> tuple[int, ...]:
+        """Returns for how many rows of each table a step needs a plan: as many as the process with the most looks up.
+
+        Where there are such tables, processes tell each other before each step: 8 bytes a table, and no device is asked.
+        """
+        own = entry.compilation.rows
+        if not own or self.outer is None:
+            return entry.compilation.room
+        told = self.outer.exchange("rows of tables", list(own))
+        return tuple(map(max, zip(*told, strict=True)))
 
     def run(self, entry: Bound, feeds: Sequence[Arrays], scope: Scope, iterations: int) -> list[list[Any]]:
         """Runs a step on all replicas; returns the fetched values of each.

@@ -17,16 +17,13 @@ from tstatic.errors import (
     EOFException,
     ForkedProcessError,
     ProgramError,
-    ProgramTypeError,
     TstaticError,
-    shown,
 )
 from tstatic.ir.checks import check_type
-from tstatic.ir.declare import default_main_program
 from tstatic.ir.export import notes_signatures
 from tstatic.ir.program import Operator, Program
 from tstatic.locks import rlock
-from tstatic.logs import get_logger, warn_once
+from tstatic.logs import get_logger
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace, Place
 from tstatic.runtime import timeline
@@ -39,13 +36,13 @@ from tstatic.runtime.shards import shards
 from tstatic.shortage import out_of_memory
 from tstatic.static.any_size import for_any_size
 from tstatic.static.compile import Compilation, Key, compile_program, distribution
-from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
+from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes
 from tstatic.static.data_parallel import Replicas, joined_by, places_of
 from tstatic.static.dot import write_graphs
 from tstatic.static.from_dataset import FetchHandler, run_batches
 from tstatic.static.ledger import CompileRecord, PlansInUse
 from tstatic.static.plan_cache import Bound, CompileCache
-from tstatic.static.prepared_run import PreparedRun, returned
+from tstatic.static.prepared_run import PreparedRun, returned, source_of
 from tstatic.static.request import (
     FeedReader,
     Signature,
@@ -210,7 +207,7 @@ class Executor:
         except MemoryError as error:
             raise out_of_memory("Executor.run", cause=error) from error
         except Exception as error:
-            damaged = damaged_program(self._source_of(program)[0], error)
+            damaged = damaged_program(source_of(program)[0], error)
             if damaged is None:
                 raise
             raise damaged from error
@@ -230,7 +227,7 @@ class Executor:
     ) -> Any:
         if self._closed or os.getpid() != self._pid:
             raise self._unusable()
-        base, settings = (program, PLAIN) if isinstance(program, Program) else self._source_of(program)
+        base, settings = (program, PLAIN) if isinstance(program, Program) else source_of(program)
         if base.distributed is not None:
             settings = over_processes(base, settings)
         where = scope if scope is not None else global_scope()
@@ -285,6 +282,12 @@ class Executor:
                 settings.history.last = key, count
             if settings.dry_run:
                 return [None] * count
+            if replicas is not None and (room := replicas.room(entry)) != entry.compilation.room:
+                key = key._replace(table_rows=room)
+                entry = (
+                    cache.find(key, where)
+                    or self._compile(cache, key, base, settings, feeds, names, pruned, where, replicas)[0]
+                )
             start = time.perf_counter()
             depth = self._depth
             run = PreparedRun(
@@ -333,30 +336,6 @@ class Executor:
             received=f"pid {os.getpid()}",
             fix="make the Executor in the child process, or start it with the 'spawn' method",
         )
-
-    @staticmethod
-    def _source_of(program: Any) -> tuple[Program, Settings]:
-        """Returns the program to run, and its settings."""
-        if program is None:
-            main = default_main_program()
-            if not main.global_block().ops:
-                warn_once(
-                    ("empty program", main.uid),
-                    "The current program is empty: exe.run() was called without a program and the default main program has "
-                    "no operators",
-                )
-            return main, PLAIN
-        if isinstance(program, CompiledProgram):
-            return settings_of(program)
-        if not isinstance(program, Program):
-            raise ProgramTypeError(
-                f"Executor requires Program as its Parameter. But you passed in {type(program).__name__}",
-                expected="a static.Program or static.CompiledProgram",
-                received=shown(program),
-                fix="pass the program, for example exe.run(static.default_main_program(), feed=...)",
-                op="Executor.run",
-            )
-        return program, PLAIN
 
     def _cache_within(self) -> CompileCache:
         """Returns the cache of runs inside of ``_depth`` other runs of this Executor."""
@@ -448,6 +427,7 @@ class Executor:
                 key=key,
                 numerics=settings.numerics,
                 family=cache.family(key),
+                room=key.table_rows,
             )
             if not rank:
                 write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tstatic.comm.distribution import Report
 from tstatic.devices import Device
 from tstatic.display import counted
 from tstatic.fusion.engine import OpInfo
@@ -88,10 +89,14 @@ def on_host(frozen: FrozenProgram, device: Device) -> tuple[OnHost, ...]:
     return tuple(OnHost(_info(op, frozen.names), why) for op in frozen.ops if (why := device.host_reason(op)))
 
 
-def outside_graphs(frozen: FrozenProgram, metas: Mapping[str, Meta], device: Device) -> tuple[OutsideGraphs, ...]:
-    """Returns the ops whose steps no graph of the device holds."""
+def outside_graphs(
+    frozen: FrozenProgram, metas: Mapping[str, Meta], device: Device, exchanged: Report | None = None
+) -> tuple[OutsideGraphs, ...]:
+    """Returns the ops whose steps no graph of the device holds; ``exchanged``: what the replicas exchange."""
     return tuple(
-        OutsideGraphs(_info(op, frozen.names), why) for op in frozen.ops if (why := _splits(op, metas, device))
+        OutsideGraphs(_info(op, frozen.names), why)
+        for op in frozen.ops
+        if (why := _splits(op, metas, device, exchanged))
     )
 
 
@@ -111,14 +116,16 @@ def copied_results(plan: Plan, device: Device) -> tuple[CopiedResult, ...]:
     return tuple(found)
 
 
-def graph_parts(frozen: FrozenProgram, metas: Mapping[str, Meta], device: Device) -> tuple[GraphPart, ...]:
-    """Returns the graphs of a program, in its order; none on a device without graphs."""
+def graph_parts(
+    frozen: FrozenProgram, metas: Mapping[str, Meta], device: Device, exchanged: Report | None = None
+) -> tuple[GraphPart, ...]:
+    """Returns the graphs of a program, in its order; none on a device without graphs. ``exchanged``: as above."""
     if not device.deferred:
         return ()
     parts: list[tuple[bool, Sequence[tuple[FrozenOp, str]]]] = [
         (captured, list(group))
         for captured, group in itertools.groupby(
-            ((op, _splits(op, metas, device)) for op in frozen.ops), key=lambda one: not one[1]
+            ((op, _splits(op, metas, device, exchanged)) for op in frozen.ops), key=lambda one: not one[1]
         )
     ]
     found = []
@@ -129,7 +136,9 @@ def graph_parts(frozen: FrozenProgram, metas: Mapping[str, Meta], device: Device
     return tuple(found)
 
 
-def _splits(op: FrozenOp, metas: Mapping[str, Meta], device: Device) -> str:
+def _splits(op: FrozenOp, metas: Mapping[str, Meta], device: Device, exchanged: Report | None) -> str:
+    if op.definition.collective and exchanged is not None and exchanged.captures(op):
+        return ""
     sized = all(v in metas and UNKNOWN not in metas[v].shape for v in (*op.reads(), *op.writes()))
     return device.splits(op, "" if sized else "dynamic")
 

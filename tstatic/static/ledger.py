@@ -45,6 +45,8 @@ class Key(NamedTuple):
     prune: Hashable
     numerics: str | None
     """What the CompiledProgram says; ``None`` leaves it to the flag."""
+    table_rows: tuple[int, ...] = ()
+    """For each table whose gradient is summed as rows, the most that a process looks up; empty: what this one does."""
 
 
 @dataclass(frozen=True, slots=True)

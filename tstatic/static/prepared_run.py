@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tstatic import flags
-from tstatic.errors import DeviceError, NoRoomError, OutOfMemoryError, TstaticError
+from tstatic.errors import DeviceError, NoRoomError, OutOfMemoryError, ProgramTypeError, TstaticError, shown
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.program import Program
-from tstatic.logs import get_logger
+from tstatic.logs import get_logger, warn_once
 from tstatic.runtime.ahead import Step, done
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.fetched import converting
@@ -18,7 +19,7 @@ from tstatic.runtime.learning_rate import Rates, written
 from tstatic.runtime.lod import with_lod
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.shards import merged
-from tstatic.static.compiled_program import Settings
+from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, settings_of
 from tstatic.static.data_parallel import OWN_PLACE, Replicas
 from tstatic.static.plan_cache import Bound
 
@@ -165,4 +166,32 @@ def returned(
     return converting(values) if base.fetches_convert else values
 
 
-__all__ = ["PreparedRun", "returned"]
+def source_of(program: Any) -> tuple[Program, Settings]:
+    """Returns the program that ``Executor.run`` is given, or the default one, and its settings.
+
+    Raises:
+        ProgramTypeError: If it is not a program.
+    """
+    if program is None:
+        main = default_main_program()
+        if not main.global_block().ops:
+            warn_once(
+                ("empty program", main.uid),
+                "The current program is empty: exe.run() was called without a program and the default main program has "
+                "no operators",
+            )
+        return main, PLAIN
+    if isinstance(program, CompiledProgram):
+        return settings_of(program)
+    if not isinstance(program, Program):
+        raise ProgramTypeError(
+            f"Executor requires Program as its Parameter. But you passed in {type(program).__name__}",
+            expected="a static.Program or static.CompiledProgram",
+            received=shown(program),
+            fix="pass the program, for example exe.run(static.default_main_program(), feed=...)",
+            op="Executor.run",
+        )
+    return program, PLAIN
+
+
+__all__ = ["PreparedRun", "returned", "source_of"]

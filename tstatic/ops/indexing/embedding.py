@@ -15,7 +15,6 @@ from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32, int64
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._host import READS_ROWS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops._torch_out import filled
 from tstatic.ops.indexing import _indexing_onnx as _onnx
@@ -225,19 +224,23 @@ def _grad_rows_ref(
 
 def _grad_rows_lower(torch: Any, ids: Any, douts: Any, w: Any, padding_idx: int) -> Any:
     index = torch.cat([one.flatten().long() for one in ids])
-    gradients = torch.cat([one.reshape(-1, w.shape[1]) for one in douts])
-    kept = index != padding_idx
-    found, places = torch.unique(index[kept], return_inverse=True)
-    rows = torch.full_like(index, w.shape[0])
-    rows[: found.shape[0]] = found
-    wide = torch_wide(gradients[kept])
-    values = torch.zeros((index.shape[0], w.shape[1]), dtype=wide.dtype, device=wide.device).index_add(0, places, wide)
+    gradients = torch_wide(torch.cat([one.reshape(-1, w.shape[1]) for one in douts]))
+    if 0 <= padding_idx < w.shape[0]:
+        padding = index == padding_idx
+        index, gradients = index.masked_fill(padding, w.shape[0]), gradients.masked_fill(padding[:, None], 0)
+    # `unique` would tell the host how many there are, and so wait for the device.
+    ordered, order = index.sort(stable=True)
+    number = torch.cat([torch.zeros_like(index[:1]), (ordered[1:] != ordered[:-1]).cumsum(0)])
+    rows = torch.full_like(index, w.shape[0]).scatter_(0, number, ordered)
+    values = torch.zeros_like(gradients)
+    # Sorted on a GPU, unlike index_add_: the same order of additions in every run.
+    values.index_put_((number,), gradients.index_select(0, order), accumulate=True)
     return rows, values.to(w.dtype)
 
 
 register(OpDef(
     "embedding_grad_rows", "Ids*, Out@GRAD*, W -> Rows, Values", attrs={"padding_idx": Attr(-1, "int")},
-    infer=_grad_rows_infer, ref=_grad_rows_ref, host=READS_ROWS, lower=_grad_rows_lower, shape_only=("W",),
+    infer=_grad_rows_infer, ref=_grad_rows_ref, lower=_grad_rows_lower, shape_only=("W",),
     paddle=ABSENT,
     indices=(replace(_ROWS, size=lambda ids, douts, w: w.shape[0]),),
     domain=Domain(
