@@ -226,11 +226,11 @@ def _load(job: Job, folder: Path) -> None:
         static.load(job.main, path)
 
 
-def _strict(job: Job, folder: Path) -> None:
+def _strict(job: Job, folder: Path, number: int = 20) -> None:
     before = paddle.get_flags("FLAGS_numerics")
     paddle.set_flags({"FLAGS_numerics": "strict"})
     try:
-        job.step(20)
+        job.step(number)
     finally:
         paddle.set_flags(before)
 
@@ -358,6 +358,24 @@ def _equal(found: Any, wanted: Any) -> None:
         np.testing.assert_array_equal(found, wanted)
     else:
         assert found == wanted
+
+
+@pytest.mark.parametrize("kind", [Kind.AllReduce, Kind.Reduce])
+def test_plans_that_are_bound_already_take_turns_with_a_sum(kind: Any) -> None:
+    """Nothing is compiled or bound anew, and one place alone owns the only parameter."""
+
+    def net(x: Any) -> Any:
+        weight = paddle.ParamAttr(name="w", initializer=paddle.nn.initializer.Constant(1.0))
+        return paddle.sum(static.nn.fc(x, 2, weight_attr=weight, bias_attr=False))
+
+    one, several = Job(1, net=net), Job(2, net=net, kind=kind)
+    for number in range(4 * RUNS):
+        for job in (one, several):
+            if number % 2:
+                _strict(job, Path(), number)
+            else:
+                job.step(number)
+    same(several.values(), one.values())
 
 
 def test_what_has_nothing_to_do_with_the_sums_joins_none() -> None:
@@ -614,9 +632,10 @@ def test_parameters_that_are_not_updated_are_not_sent() -> None:
     """Averages that every run moves are."""
     job = Job(2)
     with static.program_guard(job.main, job.startup):
-        average = static.ExponentialMovingAverage(0.5)
-        average.update()
-    program, report = passed(job, share_updates=True)
+        static.ExponentialMovingAverage(0.5).update()
+    averages = [v.name for v in job.main.list_vars() if v.persistable and "ema" in v.name and v.name.startswith("w")]
+    program, report = passed(job, averages, share_updates=True)
     sent = {out: op.inputs[1] for op in program.ops if op.type == "c_broadcast" for out in op.writes()}
     assert {name for name, skip in sent.items() if skip is not None} == {f"{n}#1@SHARED" for n in ("w", "fc_0.b_0")}
+    assert {name.split("#")[0] for name, skip in sent.items() if skip is None} == {*averages} != set()
     assert report.each_run == ""

@@ -199,6 +199,9 @@ def hoisted(program: FrozenProgram, late: Holds) -> FrozenProgram:
     while open_:
         made = maker.get(open_.pop())
         if made is not None and made not in moved:
+            definition = program.ops[made].definition
+            if definition.effects or definition.random or definition.objects or program.ops[made].sub_blocks:
+                return program  # the order of these is the user's
             moved.add(made)
             open_ += program.ops[made].reads()
     at = {i: i for i in range(len(program.ops))}

@@ -56,9 +56,7 @@ class Parted:
         """
         with self.lock:
             others = self.others.get(tensor)
-            # What is half written is refused to whoever reads it, and has no sum.
-            if others is None or tensor in self._torn:
-                self.others.pop(tensor, None)
+            if others is None:
                 return
             first, *rest = [array for one in (tensor, *others) if (array := one._array) is not None]
             total = np.array(read(first))

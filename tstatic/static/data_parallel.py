@@ -28,7 +28,7 @@ from tstatic.runtime.feed import Arrays
 from tstatic.runtime.foreseen import takes_turn
 from tstatic.runtime.interrupt import wait_for_writes
 from tstatic.runtime.replica_threads import ReplicaThreads
-from tstatic.runtime.scope import ReplicaScope, Scope
+from tstatic.runtime.scope import LoDTensor, ReplicaScope, Scope
 from tstatic.shield import shield
 from tstatic.static.compile import Compilation
 from tstatic.static.plan_cache import Bound
@@ -126,6 +126,8 @@ class Replicas:
         if size > 1:
             choice.tell("between the places", inside)
         self.running: Bound | None = None
+        # An entry, its scopes' layouts, and the variables of which the replicas have parts: too many names to look up in each run.
+        self._parts: tuple[tuple[Any, ...], dict[LoDTensor, list[LoDTensor]]] = (), {}
         self.numbers: WeakKeyDictionary[Scope, dict[int, int]] = WeakKeyDictionary()
         # The scope's count of writes when its values were last equal in all processes.
         self.seen: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()
@@ -285,12 +287,16 @@ class Replicas:
     def _apart(self, entry: Bound, scope: Scope) -> Iterator[None]:
         """Leaves sums over runs to the replicas, each of which has its own part, while they run."""
         made = entry.compilation
-        first, *others = [session.scope for session in entry.sessions]
-        run = {
-            var.get_tensor(): [one.var(name).get_tensor() for one in others]
-            for name in made.parts
-            if (var := first.find_var(name)) is not None
-        }
+        at = (entry, *(session.scope.layout for session in entry.sessions))
+        if self._parts[0] != at:
+            first, *others = [session.scope for session in entry.sessions]
+            tensors = {
+                var.get_tensor(): [one.var(name).get_tensor() for one in others]
+                for name in made.parts
+                if (var := first.find_var(name)) is not None
+            }
+            self._parts = at, tensors
+        run = self._parts[1]
         try:
             scope.parted.begin(run)
             yield
