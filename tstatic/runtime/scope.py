@@ -405,7 +405,7 @@ class Scope:
         """Gives a variable new storage."""
         self.var(name)._tensor.hold(array)
 
-    def join(self, names: Iterable[str]) -> None:
+    def _join(self, names: Iterable[str]) -> None:
         """Makes variables whole that replicas hold parts of."""
         for name in names:
             found = self.find_var(name)

@@ -308,7 +308,7 @@ class Replicas:
         """Updates the replicas' copies of variables, and binds the sessions whose storage changed."""
         made = entry.compilation
         if scope.parted.others and scope.parted.whole is not made.whole:
-            scope.join(made.whole)
+            scope._join(made.whole)
         parted = scope.parted
         current = len(self.devices) - 1 if parted.ran() is scope else 0
         for behind in scope.replicas[current:]:
