@@ -252,6 +252,7 @@ def _new_executor(job: Job, folder: Path) -> None:
 def _erased(job: Job, folder: Path) -> None:
     """Variables are removed and made anew, while others stay."""
     job.scope.erase(job.sums)
+    assert not job.scope.parted.others
     kept = {name: np.array(job.tensor(name)) for name in ("w", "fc_0.b_0")}
     job.exe.run(job.startup, scope=job.scope)
     for name, value in kept.items():

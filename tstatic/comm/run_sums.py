@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -75,14 +76,9 @@ def between(program: FrozenProgram, sources: Mapping[str, Holds], own: Iterable[
             implied, kept = found.implied.get(source, _NONE), found.kept.get(source, kept)
         elif op.type == "logical_or":
             implied = _NONE.union(*(found.implied.get(v, _NONE) for v in op.reads()))
-            loose -= implied
         elif op.type == "where":
-            # While the condition is true, nothing but the first value counts.
-            chosen = found.implied.get(_one(op.input("Condition")), _NONE)
-            old = _one(op.input("X"))
-            loose = loose - chosen | found.loose.get(old, _NONE) & chosen
-            var, runs = found.kept.get(old, kept)
-            kept = var, runs & chosen
+            var, runs = found.kept.get(_one(op.input("X")), kept)
+            kept = var, runs & found.implied.get(_one(op.input("Condition")), _NONE)
         elif any(slot.name == _SKIP for slot in op.definition.inputs):
             skipped = found.implied.get(_one(op.input(_SKIP)), _NONE)
             for old_slot, new_slot in op.definition.state:
@@ -149,12 +145,18 @@ def run_sums(program: FrozenProgram, gradients: Sequence[Gradient], how: Distrib
     of_param = {g.param: g.value for g in gradients}
     sources: dict[str, Holds] = {}
     own: dict[str, tuple[str, str]] = {}
+    uses = Counter(v for op in program.ops for v in op.reads())
+    fetched = {value for _, value in program.fetches}
+    variable = {value: var for var, value in program.writes.items()}
     for op, hold in merges:
-        param, var = op.role_var[0], _state_of(program, op)
-        if param in of_param and var:
+        ((old_slot, new_slot),) = op.definition.state
+        old, new = _one(op.input(old_slot)), _one(op.output(new_slot))
+        param, var = op.role_var[0], variable.get(new, "")
+        alone = program.reads.get(var) == old and uses[old] == 1 and not uses[new] and old not in fetched
+        if param in of_param and alone:
             incomplete = of_param[param]
             sources[incomplete] = sources.get(incomplete, _NONE) | {hold}
-            own[program.writes[var]] = var, hold
+            own[new] = var, hold
         else:
             why[hold] = f"the sum of the gradient of '{param}' has other uses"
     known = between(program, sources, own)
@@ -173,16 +175,6 @@ def run_sums(program: FrozenProgram, gradients: Sequence[Gradient], how: Distrib
     return RunSums(
         late, len(merges), tuple(var for var, hold in own.values() if hold in late), next(iter(why.values()), "")
     )
-
-
-def _state_of(program: FrozenProgram, op: FrozenOp) -> str:
-    """Returns the variable of an op's sum over runs, if nothing else reads or writes it; empty otherwise."""
-    ((old_slot, new_slot),) = op.definition.state
-    old, new = _one(op.input(old_slot)), _one(op.output(new_slot))
-    var = next((var for var, value in program.writes.items() if value == new), "")
-    readers = [one for one in program.ops if old in one.reads() or new in one.reads()]
-    fetched = any(value == old for _, value in program.fetches)
-    return var if program.reads.get(var) == old and readers == [op] and not fetched else ""
 
 
 def hoisted(program: FrozenProgram, late: Holds) -> FrozenProgram:
