@@ -8,6 +8,7 @@ import numpy as np
 
 import tstatic as paddle
 from tests.comm.cases import say
+from tests.parallel.merging import RUNS, Job, rows
 from tstatic import distributed, static
 from tstatic.errors import RankNumericsError
 
@@ -51,3 +52,13 @@ def bad_gradients(places: int, victims: list[int], amp: bool = False) -> None:
         kept = all(np.array_equal(before[n], after[n]) for n in before if "loss_scaling" not in n and "step" not in n)
         finite = all(np.isfinite(one).all() for one in after.values())
         say(step, said, kept, finite)
+
+
+def sums_over_runs(places: int) -> None:
+    """Says after each run what the process sees of its sums and parameters, and how many collectives there were."""
+    paddle.enable_static()
+    rank = distributed.get_rank()
+    job = Job(places)
+    for number in range(2 * RUNS):
+        job.step(number, x=rows(10 * number + rank))
+        say(number, {name: value.tolist() for name, value in job.values().items()}, job.group.calls)

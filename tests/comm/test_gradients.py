@@ -11,6 +11,7 @@ import pytest
 
 import tstatic as paddle
 from tests.comm.pool import SLACK, Pool
+from tests.parallel.merging import RUNS, Job, rows
 from tstatic import devices, static
 from tstatic.comm import finite_gradients
 from tstatic.comm.finite_gradients import all_finite, refusal
@@ -62,6 +63,25 @@ def test_without_the_flag_and_under_loss_scaling_the_step_goes_on(pool: Pool, am
             assert [line[1] for line in lines] == ["", "", ""]
             assert lines[1][2:] == ([True, True] if amp else [False, False])
             assert lines[2][2:] == ([False, True] if amp else [False, False])
+
+
+@pytest.mark.torch
+def test_processes_with_two_places_exchange_sums_over_runs_when_they_are_complete(pool: Pool) -> None:
+    """Between two updates each process sees its own sums: those of both places."""
+    alone, together = [Job(1), Job(1)], Job(1)
+    with pool.trial("sums_over_runs", 2, places=2) as trial:
+        assert trial.wait(40.0 * SLACK) == {0: 0, 1: 0}, trial.everything()
+        for number in range(2 * RUNS):
+            feeds = [rows(10 * number + rank) for rank in range(2)]
+            together.step(number, x=np.concatenate(feeds))
+            whole = together.values()
+            for rank, job in enumerate(alone):
+                job.step(number, x=feeds[rank])
+                at, found, calls = trial.said(rank)[number]
+                assert (at, calls) == (number, (number + 1) // RUNS)
+                for name, value in job.values().items():
+                    wanted = value if name in job.sums else whole[name]
+                    np.testing.assert_array_equal(found[name], wanted, err_msg=name)
 
 
 # ------------------------------------------------------------------------------------------------------ places of one process

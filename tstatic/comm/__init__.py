@@ -18,6 +18,7 @@
 * ``fluid_collectives``  the collectives of ``fluid.layers.collective``
 * ``distribution``  the settings and the report of data parallelism
 * ``buckets``, ``low_gradients``  which gradients travel together, and those that travel in 16 bits
+* ``run_sums``  which sums over several runs a replica keeps to itself until they are complete
 * ``data_parallel``, ``sync_batch_norm``  the passes and ops of data parallelism
 * ``finite_gradients``  whose gradients are not finite, before they are summed
 * ``feed_watch``  warns when processes are fed the same data

@@ -53,9 +53,13 @@ def in_place(xs: Sequence[Array], outs: Sequence[Array], group: Communicator) ->
 def _unless(skip: Any, group: Communicator, collectives: Sequence[Collective]) -> None:
     """Runs collectives in steps in which they are not skipped, which are the same on all replicas."""
     # The value is equal on all replicas, so none waits in a collective that another one leaves out.
-    if not group.holds(skip):
-        for collective in collectives:
+    left_out = group.holds(skip)
+    for collective in collectives:
+        if not left_out:
             collective()
+        elif collective.part.watch is not None:
+            # Gradients go into a sum all the same, and when it is complete, nobody could leave out a step whose are not finite.
+            collective.part.watch.look(group.stream)
 
 
 def _sums(group: Communicator, xs: Sequence[Array], attrs: Attrs, label: str) -> list[Collective]:
@@ -135,6 +139,7 @@ _register(
     "c_broadcast",
     lambda group, xs, attrs: [Broadcast(group, xs, attrs["roots"], "c_broadcast")],
     {"roots": (), **QUEUED},
+    "X*, Skip? -> Out*",
     state=(("X", "Out"),),
     update=True,
 )

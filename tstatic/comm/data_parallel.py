@@ -11,6 +11,7 @@ from tstatic.comm.buckets import Gradient, cut, limit, parts
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.low_gradients import send_low
 from tstatic.comm.row_sums import GATHER_ROWS
+from tstatic.comm.run_sums import Between, Holds, between, hoisted, hold_of, run_sums
 from tstatic.errors import UnsupportedError
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
@@ -48,7 +49,10 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     watch = 0 if any(op.type == "update_loss_scaling" for op in program.ops) else how.watch
     # Before `_gradients`, which leaves out what is summed as rows.
     program, report.tables = _gathered(program, watch)
-    gradients = list(_gradients(program, how.replicas))
+    sums = run_sums(program, list(_gradients(program, frozenset())), how)
+    report.merged, report.parts, report.each_run = sums.count, sums.parts, sums.reason
+    program = hoisted(program, sums.late)
+    gradients = list(_gradients(program, sums.late))
     report.gradients = len(gradients) + report.tables
     if not gradients:
         report.reductions = report.tables
@@ -76,9 +80,10 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         return [program] * how.replicas, report
     # Only the sum is the owner's alone; the gradient itself exists on every replica.
     owned = {f"{value}{REDUCED}": owner for value, owner in owners.items()}
+    left_out = between(program, {f"{g.value}{REDUCED}": frozenset([g.hold]) for g in gradients if g.hold is not None})
     # After the sums, before the sends: what an owner computes follows from what only it has.
-    program, placed = _placed(program, owned, report)
-    program = _sent(program, placed, how, report)
+    program, placed = _placed(program, owned, report, left_out)
+    program = _sent(program, placed, how, report, left_out)
     return [_mine(program, placed, replica) for replica in range(how.replicas)], report
 
 
@@ -157,18 +162,20 @@ def _synchronised(program: FrozenProgram) -> tuple[FrozenProgram, int]:
     return (program.edit(ops=tuple(ops)), count) if count else (program, 0)
 
 
-def _gradients(program: FrozenProgram, replicas: int) -> Iterator[Gradient]:
+def _gradients(program: FrozenProgram, late: Holds) -> Iterator[Gradient]:
     """Yields the gradients that optimizers use, in the order in which the backward part completes them.
 
-    Processes exchange a sum over runs when it is complete. Places of one process exchange the gradient of each run: their
-    state has to be equal, and the sum is state.
+    Args:
+        program: The program of one replica.
+        late: The truth values of sums over runs that are exchanged when they are complete, in the place of each run's gradient.
     """
     start = next((i for i, op in enumerate(program.ops) if starts_loss_gradient(op)), -1)
     found: dict[str, tuple[str, int]] = {}
     for i, op in enumerate(program.ops):
         if i <= start or not op.role & OpRole.Backward or _rows_made(op) is not None:
             continue
-        if replicas > 1 and _hold(program, i) is not None:
+        hold = hold_of(op)
+        if hold is not None and hold not in late:
             continue
         made = {program.names.get(v, v): v for v in op.writes()}
         for param, grad in zip(op.role_var[::2], op.role_var[1::2], strict=True):
@@ -182,7 +189,7 @@ def _gradients(program: FrozenProgram, replicas: int) -> Iterator[Gradient]:
         for v in op.reads():
             readers.setdefault(v, i)
     for param, (value, at) in found.items():
-        yield Gradient(param, value, at, readers.get(value, len(program.ops)), _hold(program, at))
+        yield Gradient(param, value, at, readers.get(value, len(program.ops)), hold_of(program.ops[at]))
 
 
 def _rows_made(op: FrozenOp) -> tuple[str, str] | None:
@@ -274,14 +281,6 @@ def _collected(
     return program.edit(ops=tuple(ops), metas=metas, names=names, fetches=fetches, writes=writes)
 
 
-def _hold(program: FrozenProgram, at: int) -> str | None:
-    """Returns the truth value by which a run adds to a gradient that a later run completes; ``None``: each run completes it."""
-    op = program.ops[at]
-    slot = next((i for i, slot in enumerate(op.definition.inputs) if slot.name == "Hold"), None)
-    found = None if slot is None else op.inputs[slot]
-    return found if isinstance(found, str) else None
-
-
 def _op(
     kind: str, values: tuple[str, ...], results: tuple[str, ...], attrs: Mapping[str, Any], near: FrozenOp,
     skip: str | None = None,
@@ -313,17 +312,23 @@ def _broadcast(
     metas: dict[str, Meta],
     names: dict[str, str],
     how: Distribution,
+    skip: str | None = None,
 ) -> tuple[FrozenOp, dict[str, str]]:
-    """Returns the op that sends values from their owners to all replicas, and value -> result; records the results."""
+    """Returns the op that sends values from their owners to all replicas, and value -> result; records the results.
+
+    Runs in which the value ``skip`` is true leave it out.
+    """
     results = {v: f"{v}{SHARED}" for v in values}
     for v, result in results.items():
         metas[result], names[result] = metas[v], names.get(v, v)
     roots = tuple(placed[v] for v in results)
     attrs = {"roots": roots, **_queued(how, 0)}
-    return _op("c_broadcast", tuple(results), tuple(results.values()), attrs, near), results
+    return _op("c_broadcast", tuple(results), tuple(results.values()), attrs, near, skip), results
 
 
-def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) -> tuple[FrozenProgram, dict[str, int]]:
+def _placed(
+    program: FrozenProgram, owned: Mapping[str, int], report: Report, left_out: Between
+) -> tuple[FrozenProgram, dict[str, int]]:
     """Finds the ops that only an owner runs, and sends values of several owners that one op reads to all replicas.
 
     An op runs where its owned inputs are. If it reads inputs of several owners (the norm of all gradients), each is sent to
@@ -343,7 +348,9 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
         # Values sent to all replicas do not count: the owner of the other inputs has them, too.
         if len(places) > 1 or (places and (op.sub_blocks or op.definition.effects or op.definition.random)):
             # Once for all later readers (`known`): each collective is a wait for the slowest replica.
-            broadcast, results = _broadcast(mine, placed, op, metas, names, report.how)
+            # Where all depend on sums that are not complete, nothing depends on them.
+            runs = Holds.intersection(*(left_out.loose.get(v, Holds()) for v in mine))
+            broadcast, results = _broadcast(mine, placed, op, metas, names, report.how, min(runs, default=None))
             ops.append(broadcast)
             known.update(results)
             report.shared += len(mine)
@@ -369,7 +376,9 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
     return program.edit(ops=tuple(ops), metas=metas, names=names, fetches=fetches), placed
 
 
-def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Report) -> FrozenProgram:
+def _sent(
+    program: FrozenProgram, placed: Placed, how: Distribution, report: Report, left_out: Between
+) -> FrozenProgram:
     """Sends the values that owners wrote and all replicas read: parameters; moments stay with their owner."""
     everywhere: set[str] = set()
     for op in program.ops:
@@ -387,8 +396,11 @@ def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Rep
     renamed: dict[str, str] = {}
     # After all updates: the values to send are the new ones.
     last = ops[-1]
-    for group in [sent] if how.fuse_broadcasts else [[one] for one in sent]:
-        broadcast, results = _broadcast([v for _, v in group], placed, last, metas, names, how)
+    # Apart: what a run that completes no sum leaves as it was is not sent in it.
+    skips = {var: min(left_out.kept_in(var, value), default=None) for var, value in sent}
+    kinds = [[one for one in sent if skips[one[0]] == skip] for skip in dict.fromkeys(skips.values())]
+    for group in kinds if how.fuse_broadcasts else [[one] for one in sent]:
+        broadcast, results = _broadcast([v for _, v in group], placed, last, metas, names, how, skips[group[0][0]])
         ops.append(broadcast)
         renamed.update(results)
         writes.update((var, results[v]) for var, v in group)

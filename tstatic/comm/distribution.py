@@ -66,6 +66,7 @@ class Distribution:
             the host's.
         low: Send gradients that were computed in 16 bits before they are cast for the update.
         half: Send float32 gradients as float16.
+        apart: Let each replica of the process keep its own part of a sum over several runs, until the sum is complete.
         rings: Number of rings over which the collectives take turns.
         same_stream: Put collectives into the stream of the computation.
         waits: Let the host wait behind each collective.
@@ -85,6 +86,7 @@ class Distribution:
     watch: int = 0
     low: bool = True
     half: bool = False
+    apart: bool = True
     rings: int = 1
     same_stream: bool = False
     waits: bool = False
@@ -108,6 +110,9 @@ class Report:
         reductions: Number of collectives that sum them.
         nbytes: Bytes of gradients that a replica brings to them, without those of tables.
         low: Number of gradients that are sent in 16 bits.
+        merged: Number of gradients that are summed over several runs.
+        parts: Variables of such sums of which each replica of the process has its own part.
+        each_run: Why the gradients of each run are exchanged; empty where sums over several runs are, when they are complete.
         owners: Parameter -> replica that updates it.
         parameters: Number of variables that are sent after the update.
         broadcasts: Number of collectives that send them.
@@ -125,6 +130,9 @@ class Report:
     reductions: int = 0
     nbytes: int = 0
     low: int = 0
+    merged: int = 0
+    parts: tuple[str, ...] = ()
+    each_run: str = ""
     owners: dict[str, int] = field(default_factory=dict)
     parameters: int = 0
     broadcasts: int = 0
@@ -215,6 +223,7 @@ class Report:
             "reductions",
             "nbytes",
             "low",
+            "merged",
             "parameters",
             "broadcasts",
             "shared",
@@ -223,6 +232,7 @@ class Report:
             "block",
         )
         numbers: dict[str, object] = {name: getattr(self, name) for name in names}
+        numbers.update(parts=list(self.parts), each_run=self.each_run)
         moved = [str(choice) for choice in self.choices]
         return {**numbers, "owners": dict(self.owners), "before": self.before, "after": self.after, "choices": moved}
 
@@ -237,11 +247,21 @@ class Report:
         # Of a process with one place the first is about nothing.
         return [f"values move by {choice}" for choice in self.choices[self.replicas == 1 :]]
 
+    @property
+    def _over_runs(self) -> str:
+        """When gradients are exchanged that are summed over several runs."""
+        if self.each_run:
+            return f"gradients of each run are exchanged, though {self.merged} of them are summed over several: {self.each_run}"
+        of = "each place adds up its own" if self.parts else "each process adds up its own"
+        return f"{self.merged} of them are summed over several runs first: {of}, and the last run exchanges the sums"
+
     def __str__(self) -> str:
         lines = [
             f"{self.world} replicas, {self.replicas} of them in this process; collectives a step: {self.before} -> {self.after}",
             f"{self.gradients} gradients summed in {self.reductions} collectives{self._size}",
         ]
+        if self.merged and self.world > 1:
+            lines.append(self._over_runs)
         lines += self.moved
         if self.how.same_stream or self.how.rings > 1:
             lines.append(self._rings.rstrip("."))

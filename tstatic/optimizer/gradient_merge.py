@@ -26,7 +26,8 @@ class GradientMergeOptimizer(OptimizerWrapper):
     With ``avg`` the gradient of the loss starts at 1 / ``k_steps``, and gradients are added in the order of the runs: the result
     is that of data parallelism over ``k_steps`` places, bit for bit; in mixed precision under strict numerics, since places
     otherwise exchange gradients in the 16 bits in which they were computed. In the runs between two updates parameters, moments
-    and the scale of the loss stay as they are; running statistics of batch norm move in each run.
+    and the scale of the loss stay as they are; running statistics of batch norm move in each run. Several places and processes
+    exchange the sums, in the last run.
 
     Args:
         inner_optimizer: The rule that updates parameters, or what ``static.amp.decorate`` made of it.

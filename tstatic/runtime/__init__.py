@@ -8,11 +8,13 @@
 * ``arenas``, ``kept``  memory that plans take turns in, and how much each plan keeps beside it
 * ``storage``  the arrays of a plan's values, and blocks that a device's library allocates while steps run
 * ``checks``, ``finite``  of positions and of NaN while a plan runs
+* ``parted``  variables of which each place holds a part until somebody looks
 * ``foreseen``  which sums a run leaves out, known on the host before the device knows it
 * ``scope``, ``assign``, ``flatten``  where persistable variables live, how many are written at once, and how they become views of
   flat buffers
 * ``dlpack``  tensors shared with other libraries
-* ``feed``, ``fetch``, ``shards``, ``lod``  what the user feeds and fetches, what each replica gets of it, and row offsets
+* ``feed``, ``fetch``, ``shards``  what the user feeds and fetches, and what each replica gets of it
+* ``lod``, ``lod_levels``  row offsets, and their levels
 * ``fetched``  arrays that convert to numbers, for programs of 1.x
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate

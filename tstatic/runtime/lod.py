@@ -11,7 +11,8 @@ import numpy as np
 from tstatic.devices import read
 from tstatic.errors import FeedError
 from tstatic.ir.program import Program, Variable
-from tstatic.runtime.scope import LoDTensor, divides, tensor_of
+from tstatic.runtime.lod_levels import divides
+from tstatic.runtime.scope import LoDTensor, tensor_of
 from tstatic.where import show
 
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ import numpy as np
 
 from tstatic.devices import Array, Device, owner_of, read
 from tstatic.devices.base import DeviceArray
-from tstatic.errors import DTypeError, FeedError, ProgramTypeError, shown
+from tstatic.errors import DTypeError, FeedError
 from tstatic.guards import Guarded
 from tstatic.ir.checks import check_type
 from tstatic.ir.types import DType, dtype_of, plain
@@ -21,6 +21,8 @@ from tstatic.locks import rlock
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.runtime.dlpack import capsule_of
 from tstatic.runtime.in_flight import InFlight
+from tstatic.runtime.lod_levels import divides, levels_of
+from tstatic.runtime.parted import Parted
 from tstatic.shortage import out_of_memory
 
 
@@ -71,14 +73,16 @@ class LoDTensor:
 
     @property
     def array(self) -> Array | None:
-        """The storage itself, on any device, or ``None`` before it is set; what was queued for it is done."""
+        """The storage itself, on any device, or ``None`` before it is set: whole, and what was queued for it is done."""
         self._settle()
         return self._array
 
     def _settle(self) -> None:
-        """Waits for steps in flight that may write the value."""
+        """Waits for steps in flight that may write the value, and joins its parts."""
         if self._scope is not None:
             self._scope.in_flight.settle()
+            if self._scope.parted.others:
+                self._scope.parted.join(self)
 
     def hold(self, array: Array) -> None:
         """Makes ``array`` the storage."""
@@ -222,7 +226,7 @@ class LoDTensor:
 
         They are checked where the tensor is fed.
         """
-        self._lod = _levels(lod, "lod", "LoDTensor.set_lod")
+        self._lod = levels_of(lod, "lod", "LoDTensor.set_lod")
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
         """Returns the lengths of each level: ``[[2, 3]]`` for sequences of 2 and 3 rows."""
@@ -231,7 +235,7 @@ class LoDTensor:
     def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Sequence[Sequence[int]]) -> None:
         """Sets the lengths of each level, from the outermost inwards, instead of the offsets."""
         op = "LoDTensor.set_recursive_sequence_lengths"
-        lengths = _levels(recursive_sequence_lengths, "recursive_sequence_lengths", op)
+        lengths = levels_of(recursive_sequence_lengths, "recursive_sequence_lengths", op)
         self.set_lod([[0, *itertools.accumulate(level)] for level in lengths])
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
@@ -246,24 +250,6 @@ class LoDTensor:
         return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)}{lod})\n{read(self.array)!r}"
 
 
-def _levels(given: Any, arg: str, function: str) -> list[list[int]]:
-    """Returns lists of ints from sequences or arrays of whole numbers."""
-    whole = isinstance(given, Sequence | np.ndarray) and all(
-        isinstance(level, Sequence | np.ndarray) and all(isinstance(n, int | np.integer) for n in level)
-        for level in given
-    )
-    if not whole:
-        raise ProgramTypeError(
-            f"'{arg}' of {function} has levels of whole numbers",
-            expected="a list with a list of ints for each level, such as [[0, 2, 5]]",
-            received=shown(given),
-            fix="pass one list for each level",
-            op=function,
-            var=arg,
-        )
-    return [[int(n) for n in level] for level in given]
-
-
 class LoDTensorArray(list[LoDTensor]):
     """A list of tensors.
 
@@ -273,16 +259,6 @@ class LoDTensorArray(list[LoDTensor]):
         >>> len(tensors), tensors[0].lod()
         (1, [[0, 2, 3]])
     """
-
-
-def divides(lod: Sequence[Sequence[int]], rows: int) -> bool:
-    """Returns whether each level holds offsets from 0, rising, to the number of what it divides."""
-    ends = [len(level) - 1 for level in lod[1:]] + [rows]
-    # Without levels there is an end, but nothing to compare with it.
-    return all(
-        len(level) > 0 and level[0] == 0 and level[-1] == end and all(a <= b for a, b in itertools.pairwise(level))
-        for level, end in zip(lod, ends, strict=False)
-    )
 
 
 def tensor_of(array: np.ndarray[Any, Any]) -> LoDTensor:
@@ -320,6 +296,7 @@ class Scope:
         ran: What the last run of several places knew in advance (``Foreseen``).
         in_flight: The steps that were queued on this scope, its parents and children, and not waited for.
         torn: Tensors of this scope, its parents and children that may be half written, and what was interrupted.
+        parted: Those that replicas hold parts of.
 
     Example:
         >>> scope = static.Scope()
@@ -338,6 +315,7 @@ class Scope:
         # One dict for a tree of scopes: a child's program writes the parent's variables.
         self.torn: dict[LoDTensor, str] = {} if parent is None else parent.torn
         self.in_flight: InFlight = InFlight() if parent is None else parent.in_flight
+        self.parted: Parted = Parted(self.torn) if parent is None else parent.parted
         self.replicas: list[ReplicaScope] = []
         self.ran: Any = None
         self._writes = 0
@@ -427,6 +405,13 @@ class Scope:
         """Gives a variable new storage."""
         self.var(name)._tensor.hold(array)
 
+    def _join(self, names: Iterable[str]) -> None:
+        """Makes variables whole that replicas hold parts of."""
+        for name in names:
+            found = self.find_var(name)
+            if found is not None:
+                self.parted.join(found._tensor)
+
     def local_var_names(self) -> list[str]:
         return list(self._vars)
 
@@ -453,6 +438,7 @@ class Scope:
             gone = self._vars.pop(name, None)
             if gone is not None:
                 self.torn.pop(gone.get_tensor(), None)
+                self.parted.others.pop(gone.get_tensor(), None)
         self._layout_changed()  # plans that are bound to a variable that is gone must not write to it
 
     def held_bytes(self) -> int:
@@ -471,6 +457,7 @@ class ReplicaScope(Scope):
         # All replicas share one count: they run each step together.
         self.runs = parent.runs
         self._copied = -1
+        self._parts: set[str] = set()
 
     def _tear(self, names: Iterable[str], reason: str) -> None:
         """Marks the parent's variables: the values here are copies of theirs."""
@@ -485,13 +472,20 @@ class ReplicaScope(Scope):
         assert self.parent is not None
         return self.parent._torn_by(name)
 
-    def fill(self, own: Iterable[str], shared: Iterable[str], device: Device | None = None) -> None:
+    def fill(
+        self,
+        own: Iterable[str],
+        shared: Iterable[str],
+        device: Device | None = None,
+        parts: frozenset[str] = frozenset(),
+    ) -> None:
         """Copies the parent's values that the replica lacks, or all of them if the parent's values changed.
 
         Args:
             own: Variables that the replica has a copy of.
             shared: Variables that are kept in the parent, because only this replica uses them.
             device: Where the copies of values that lie on a device are to be; ``None``: where they are.
+            parts: Those of ``own`` of which it has a part: zeros at first, when the parent has the whole value.
         """
         dropped = [name for name in shared if name in self._vars]
         if dropped:
@@ -500,7 +494,7 @@ class ReplicaScope(Scope):
         # The copies are current unless the user, or a program on one place, wrote to the parent since.
         fresh = self._copied == self.parent.writes
         for name in own:
-            if fresh and name in self._vars:
+            if fresh and name in self._vars and (name in parts) == (name in self._parts):
                 continue
             var = self._vars.get(name)
             if var is None:
@@ -515,18 +509,26 @@ class ReplicaScope(Scope):
             if to is not there:
                 # The copy is ordered with the streams of the one that gets it.
                 there.synchronize()
-            if array is not None and array.shape == source.shape and array.dtype == source.dtype and to.holds(array):
-                to.copy(array, source)
+            fits = array is not None and array.shape == source.shape and array.dtype == source.dtype and to.holds(array)
+            target = array if fits else to.empty(source.shape, source.dtype)
+            if name in parts:
+                to.fill(target, 0.0)
+                self._parts.add(name)
             else:
-                copied = to.empty(source.shape, source.dtype)
-                to.copy(copied, source)
-                var.get_tensor().hold(copied)
+                to.copy(target, source)
+                self._parts.discard(name)
+            if not fits:
+                var.get_tensor().hold(target)
         if not fresh:
             # Copies that other programs made before are out of date now.
             stale = self._vars.keys() - set(own)
             if stale:
                 self.erase(stale)
         self._copied = self.parent.writes  # last: copies that were broken off are made again
+
+    def fall_behind(self) -> None:
+        """Notes that other replicas run without this one, so that its copies are out of date."""
+        self._copied = -1
 
 
 _current = Guarded("scope", Scope())
@@ -581,6 +583,3 @@ def dtype_check(name: str, expected: DType, received: DType) -> None:
             fix=f"set it as {expected.name}: tensor.set(array.astype('{expected.name}'), place){rounds * expected.is_low}",
             var=name,
         )
-
-
-# ------------------------------------------------------------------------------------------------------- several values

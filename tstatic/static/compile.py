@@ -92,6 +92,8 @@ def distribution(
         watch=int(flags.flag("FLAGS_check_rank_gradients")),
         low=(numerics or flags.numerics()) != "strict",
         half=exchange.half,
+        # What a look at a sum in between joins is added in another order then.
+        apart=(numerics or flags.numerics()) != "strict",
         rings=strategy.nccl_comm_num,
         same_stream=exchange.same_stream,
         waits=exchange.waits,
@@ -228,6 +230,16 @@ class Compilation:
         """Per replica, the variables that it uses and at least one other replica does not."""
         shared = frozenset.intersection(*self.touched)
         return tuple(tuple(sorted(names - shared)) for names in self.touched)
+
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """The variables of which each replica has a part of its own: the value is their sum."""
+        return frozenset() if self.report is None else frozenset(self.report.parts)
+
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """The variables that the replicas use and have no parts of."""
+        return frozenset().union(*self.touched) - self.parts
 
     @cached_property
     def trained(self) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, proxy
+from weakref import WeakKeyDictionary, proxy, ref
 
 import numpy as np
 
@@ -28,7 +28,8 @@ from tstatic.runtime.feed import Arrays
 from tstatic.runtime.foreseen import takes_turn
 from tstatic.runtime.interrupt import wait_for_writes
 from tstatic.runtime.replica_threads import ReplicaThreads
-from tstatic.runtime.scope import ReplicaScope, Scope
+from tstatic.runtime.scope import LoDTensor, ReplicaScope, Scope
+from tstatic.shield import shield
 from tstatic.static.compile import Compilation
 from tstatic.static.plan_cache import Bound
 from tstatic.static.strategy import BuildStrategy
@@ -125,6 +126,8 @@ class Replicas:
         if size > 1:
             choice.tell("between the places", inside)
         self.running: Bound | None = None
+        # An entry, its scopes' layouts, and the variables of which the replicas have parts: too many names to look up in each run.
+        self._parts: tuple[tuple[Any, ...], dict[LoDTensor, list[LoDTensor]]] = (), {}
         self.numbers: WeakKeyDictionary[Scope, dict[int, int]] = WeakKeyDictionary()
         # The scope's count of writes when its values were last equal in all processes.
         self.seen: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()
@@ -237,7 +240,7 @@ class Replicas:
         ]
         scopes = [session.scope for session in entry.sessions]
         timeout = float(flags.flag("FLAGS_step_timeout_s"))
-        with self._settings(entry):
+        with self._settings(entry), self._apart(entry, scope):
             if self.outer is None or not self.group.across:
                 # An exchange with some of the processes has the same time-out, and its error names the ranks.
                 later = 0.0 if self.outer is None else LATER
@@ -280,13 +283,41 @@ class Replicas:
             block.enter_context(device.settings(mine[0].setting.threads, sets)(False))
         return block
 
+    @contextlib.contextmanager
+    def _apart(self, entry: Bound, scope: Scope) -> Iterator[None]:
+        """Leaves sums over runs to the replicas, each of which has its own part, while they run."""
+        made = entry.compilation
+        at = (entry, *(session.scope.layout for session in entry.sessions))
+        if self._parts[0] != at:
+            first, *others = [session.scope for session in entry.sessions]
+            tensors = {
+                var.get_tensor(): [one.var(name).get_tensor() for one in others]
+                for name in made.parts
+                if (var := first.find_var(name)) is not None
+            }
+            self._parts = at, tensors
+        run = self._parts[1]
+        try:
+            scope.parted.begin(run)
+            yield
+        finally:
+            with shield:
+                scope.parted.end(run, made.whole)
+
     def _bind(self, entry: Bound, scope: Scope) -> None:
         """Updates the replicas' copies of variables, and binds the sessions whose storage changed."""
         made = entry.compilation
+        if scope.parted.others and scope.parted.whole is not made.whole:
+            scope._join(made.whole)
+        parted = scope.parted
+        current = len(self.devices) - 1 if parted.ran() is scope else 0
+        for behind in scope.replicas[current:]:
+            behind.fall_behind()
+        parted.ran = ref(scope)
         for replica, (copied, exclusive) in enumerate(zip(made.copied, made.exclusive, strict=True)):
             where = scope.replica(replica)
             if isinstance(where, ReplicaScope):
-                where.fill(copied, exclusive, self.devices[replica])
+                where.fill(copied, exclusive, self.devices[replica], made.parts)
         # Binding moves state into flat buffers, which may make sessions stale that were bound before.
         while any(session.stale() for session in entry.sessions):
             for session in entry.sessions:

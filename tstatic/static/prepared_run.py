@@ -62,6 +62,9 @@ class PreparedRun:
         Raises:
             TstaticError: As ``Executor.run`` does.
         """
+        if self.scope.parted.others and self.replicas is None:
+            # The plan is bound to the storage of the first replica alone.
+            self.scope._join(self.entry.compilation.touched[0])
         if not self.rates and self.replicas is None and self.settings.numerics is None and self.entry.exact is None:
             # The usual run: nothing to undo, and no other plan to try.
             try:
@@ -91,6 +94,8 @@ class PreparedRun:
 
     def queue(self) -> Step:
         """Runs without waiting for the device, where that is possible; the step has the results, or the error."""
+        if self.scope.parted.others and self.replicas is None:
+            self.scope._join(self.entry.compilation.touched[0])
         single = self.replicas is None and self.settings.numerics is None and self.settings.iterations == 1
         ahead = single and self.entry.exact is None and not self.entry.kept
         if not ahead or (self.rates and not self._writes_rates_late()):
