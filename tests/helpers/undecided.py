@@ -74,7 +74,7 @@ def known_of(trial: Trial, feeds: Mapping[str, Array], state: Mapping[str, Array
         found = changed({n: _roundings(program, n, values[n], sizes.get(n), rng) for n in made}, nudged, first)
         with np.errstate(all="ignore"):
             spread = [
-                [np.fmax(s, np.abs(a - b)) for s, a, b in zip(*rows, strict=True)]
+                [np.fmax(s, np.abs(np.subtract(a, b, dtype=np.float64))) for s, a, b in zip(*rows, strict=True)]
                 for rows in zip(spread, found, exact, strict=True)
             ]
     sums = _undecided_sums(program, values, made, ops)
@@ -129,7 +129,9 @@ def tolerated(unfused: Array, fused: Array, exact: Array, spread: Array, undecid
             up, down = (np.nan_to_num(a, nan=s * np.inf) for a, s in ((exact + moved, 1), (exact - moved, -1)))
             number = ~np.isnan(exact) & ~np.isnan(wide)
             infinite = number & np.where(wide > 0, up > top, down < -top)
-            near = number & (np.abs(np.clip(exact, -top, top) - wide) <= moved)
+            near = (
+                number & (np.isfinite(exact) | np.isfinite(moved)) & (np.abs(np.clip(exact, -top, top) - wide) <= moved)
+            )
             return np.asarray(np.where(np.isinf(wide), infinite, near) | (np.isnan(exact) & np.isnan(wide)))
 
         both = ~np.isfinite(unfused.astype(np.float64)) & ~np.isfinite(fused.astype(np.float64))

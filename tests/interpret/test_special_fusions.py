@@ -299,10 +299,10 @@ def test_what_counts_as_the_same(name: str) -> None:
 
 
 def test_a_rounding_that_decides_an_infinity_s_sign() -> None:
-    """A small number times infinity: in float64 either sign, as roundings say, but never NaN."""
-    infinity, other, exact = np.array([INF], "f4"), np.array([-INF], "f4"), np.array([INF])
-    for fused, spread, accepted in ((other, INF, True), (other, 1.0, False), (np.array([NAN], "f4"), INF, False)):
-        assert tolerated(infinity, fused, exact, np.array([spread]), np.array([False]))[0] == accepted
+    """A small number times infinity: in float64 either sign, as roundings say, but never NaN or a number."""
+    for fused, spread, accepted in ((-INF, INF, True), (-INF, 1.0, False), (NAN, INF, False), (1.0, INF, False)):
+        given = np.array([INF], "f4"), np.array([fused], "f4"), np.array([INF])
+        assert tolerated(*given, np.array([spread]), np.array([False]))[0] == accepted
 
 
 def test_a_result_that_roundings_move_by_more_than_the_range() -> None:
