@@ -320,3 +320,35 @@ def test_running_means_of_several_huge_numbers(values: list[float], residual: bo
             bad[1] = np.isfinite(u[1]) or np.isfinite(f[1])
         assert not bad.any(), (u, f)
         np.testing.assert_allclose(f[..., [0, 2]], u[..., [0, 2]], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("momentum", [-TOP, TOP])
+def test_running_variances_of_a_huge_momentum(momentum: float) -> None:
+    """Momentum and the correction of a small batch are factors of their own: their product overflows, a variance's does not."""
+    main = static.Program()
+    block = main.global_block()
+    values = {
+        "x": np.array([[0.0, 0.1], [0.2, -0.1], [0.4, 0.3]], "f4"),
+        **{n: np.ones(2, "f4") for n in ("scale", "bias", "mean", "variance")},
+        "momentum": np.array([momentum], "f4"),
+    }
+    with static.program_guard(main, static.Program()):
+        given = {n: static.data(n, list(a.shape)) for n, a in values.items()}
+        slots = ("Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance")
+        made = {slot: block.create_var(name=slot, dtype="float32") for slot in slots}
+        names = {
+            "X": "x",
+            "Scale": "scale",
+            "Bias": "bias",
+            "Mean": "mean",
+            "Variance": "variance",
+            "MomentumTensor": "momentum",
+        }
+        attrs = {"unbiased_variance": True}
+        block.append_op(type="batch_norm", inputs={s: given[n] for s, n in names.items()}, outputs=made, attrs=attrs)
+        out = F.relu(made["Y"])
+    fetches = [out, made["MeanOut"], made["VarianceOut"]]
+    assert "batch_norm" in fused(main, "fuse_bn_act_ops", fetches)
+    for u, f in zip(*both(main, "fuse_bn_act_ops", fetches, values), strict=True):
+        assert not np.isnan(u).any()
+        np.testing.assert_allclose(f, u, rtol=1e-5, atol=1e-6)

@@ -45,7 +45,8 @@ def lower_batch_norm(
         # Paddle's momentum is the weight of the old value, and its running variance is the biased one.
         result = (
             keep * mean_ + (1 - keep) * center,
-            keep * variance_ + (1 - keep) * factor * spread,
+            # `1 - keep` last, as in the expression: its product with the factor may overflow.
+            keep * variance_ + (1 - keep) * (factor * spread),
             center,
             torch.rsqrt(spread + epsilon),
         )

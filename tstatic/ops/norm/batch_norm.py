@@ -119,7 +119,9 @@ def _ref(
     target.store()
     keep = attrs["momentum"] if momentum_tensor is None else float(momentum_tensor.reshape(-1)[0])
     if variance_out is not None:
-        np.multiply(spread, (1 - keep) * running_factor(x.size // shape[1], attrs), spread)
+        # One factor after the other, as the expression has them: their product may overflow.
+        np.multiply(spread, running_factor(x.size // shape[1], attrs), spread)
+        np.multiply(spread, 1 - keep, spread)
         np.multiply(variance, keep, variance_out)
         np.add(variance_out, spread, variance_out)
     if mean_out is not None:
