@@ -10,10 +10,7 @@ from tests.api.test_docstrings import own_doc
 from tests.api.test_examples import faults, namespace  # noqa: F401 - a fixture
 from tstatic.ir.export import PUBLIC_API
 
-PLACES = tuple(
-    f"tstatic.{place}"
-    for place in ("ops.structured.", "ops.shape.sequence_mask", "nn.static_structured", "nn.layer.structured")
-)
+PLACES = tuple(f"tstatic.{place}" for place in ("extras.structured.", "ops.shape.sequence_mask"))
 NAMES = sorted({e.function: n for n, e in PUBLIC_API.items() if e.function.__module__.startswith(PLACES)}.values())
 
 
