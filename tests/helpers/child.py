@@ -21,13 +21,17 @@ def python_path(package: Path = ROOT) -> str:
     return os.pathsep.join([*given, str(ROOT)] if package == ROOT else [str(package), *given])
 
 
-def environment(package: Path = ROOT, without: Container[str] = (), **variables: str) -> dict[str, str]:
+def environment(
+    package: Path = ROOT, without: Container[str] = (), first: Path | None = None, **variables: str
+) -> dict[str, str]:
     """Returns this process's environment, with some variables left out and others set.
 
     Args:
         package: The folder that has the package.
         without: Names that are left out.
+        first: A folder that Python looks into before all others.
         **variables: What is set.
     """
     kept = {name: value for name, value in os.environ.items() if name not in without}
-    return kept | {"PYTHONPATH": python_path(package)} | variables
+    path = python_path(package)
+    return kept | {"PYTHONPATH": path if first is None else f"{first}{os.pathsep}{path}"} | variables

@@ -133,7 +133,7 @@ def test_only_a_missing_package_is_called_so() -> None:
 def test_random_programs_name_the_package_that_they_need(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tstatic import testing
 
-    for module in ("tstatic.testing.strategies", "hypothesis.strategies"):
+    for module in ("tstatic.testing.strategies", "tstatic.tools.testing.strategies", "hypothesis.strategies"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.delattr(testing, "strategies", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import base64
 import importlib
-import os
 import pickle
 import subprocess
 import sys
@@ -171,8 +170,7 @@ def test_the_engine_runs_without_the_wings(what: str) -> None:
     refused = source.ROOT / "tests" / "helpers" / "refused"
     files = [f"tests/cpu/test_{name}.py" for name in ALONE]
     command = ["-m", "pytest", "-q", "-n", "0", "-m", "not slow", *files] if what == "tests" else ["examples/digits.py"]
-    environment = child.environment(without=("PYTEST_XDIST_WORKER", "TSTATIC_CPU_BACKEND"))
-    environment["PYTHONPATH"] = os.pathsep.join([str(refused), environment["PYTHONPATH"]])
+    environment = child.environment(without=("PYTEST_XDIST_WORKER", "TSTATIC_CPU_BACKEND"), first=refused)
     done = subprocess.run([sys.executable, *command], cwd=source.ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     looked = subprocess.run(

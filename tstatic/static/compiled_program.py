@@ -13,7 +13,7 @@ from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.comm.distribution import Distribution, Exchange
-from tstatic.devices import Device, cpu_device
+from tstatic.devices import Device, cpu_device, of_place
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, near, shown
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.checks import check_choice, check_int, check_type
@@ -511,7 +511,8 @@ class CompiledProgram:
         note = f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
         if told:
             note = f"As in the last run: {'; '.join(told)}. {note}".strip()
-        device = cpu_device() if self._history.last is None else self._history.last[0].device
+        place = None if self._history.last is None else self._history.last[0].place
+        device = cpu_device() if place is None else of_place(place[0] if isinstance(place, tuple) else place)
         build, how = self._settings.build, self._distribution(device.deferred)
         if how is not None:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
