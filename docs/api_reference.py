@@ -23,6 +23,7 @@ from sphinx.environment import BuildEnvironment
 
 from tests.api import surface
 from tstatic import errors, testing
+from tstatic.aliases import public_of
 from tstatic.ir.program import Variable
 from tstatic.ir.respell import ORIGIN
 
@@ -73,16 +74,16 @@ RESULTS = (
     "tstatic.static.checkpoint_manager.Restored",
     "tstatic.plan.report.MemoryReport",
     "tstatic.plan.plan.Plan",
-    "tstatic.profiler.recording.Profile",
-    "tstatic.profiler.paddle_trace.ProfilerResult",
-    "tstatic.testing.equivalence.Equivalence",
-    "tstatic.testing.recipe.Built",
-    "tstatic.testing.tolerance.Difference",
+    "tstatic.tools.profiler.recording.Profile",
+    "tstatic.tools.profiler.paddle_trace.ProfilerResult",
+    "tstatic.tools.testing.equivalence.Equivalence",
+    "tstatic.tools.testing.recipe.Built",
+    "tstatic.tools.testing.tolerance.Difference",
     "tstatic.runtime.scope.ScopeVar",
     "tstatic.runtime.random.RandomState",
     "tstatic.comm.process_collectives.Group",
     "tstatic.nn.layer.layers.HookRemover",
-    "tstatic.interop.from_torch.TorchProgram",
+    "tstatic.tools.interop.from_torch.TorchProgram",
     "tstatic.ir.types.DType",
     "tstatic.distributed.fleet.older.OlderRoleMaker",
     "tstatic.optimizer.averages.FluidModelAverage",
@@ -167,7 +168,7 @@ def targets() -> dict[str, str]:
     for path, value in names().items():
         if is_shared(value):
             first = first_names()[id(value)]
-            for name in (path, f"{value.__module__}.{value.__qualname__}"):
+            for name in (path, *(f"{m}.{value.__qualname__}" for m in (value.__module__, public_of(value.__module__)))):
                 found.setdefault(name, first)
                 last.setdefault(name.rpartition(".")[2], set()).add(first)
     for name, firsts in last.items():
