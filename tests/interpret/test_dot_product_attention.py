@@ -76,7 +76,7 @@ def test_drawn_programs_agree(shard: int) -> None:
     programs = PROGRAMS // SHARDS
     assert count["fused_dot_product_attention"] + count["only values are trained"] == programs
     assert count["near"] <= programs // 200
-    assert count["fused_dot_product_attention_grad"] >= programs // 5
+    assert count["fused_dot_product_attention_grad"] + count["only values are trained"] >= programs // 5
     assert count["causal"] >= programs // 10
     assert count["dropout"]
 
