@@ -334,7 +334,8 @@ def public_of(module: str) -> str:
 def stub_path(module: str) -> Path:
     """Returns where a facade's stub stands; packages without files are known by what they contain."""
     path = ROOT.joinpath(*module.split("."))
-    package = place_of(module) in packages() or any(place_of(one).startswith(f"{module}.") for one in facades())
+    now = place_of(module)
+    package = now in packages() or any(one.startswith(f"{now}.") for one in facades())
     return path / "__init__.pyi" if package else path.with_suffix(".pyi")
 
 

@@ -1,7 +1,7 @@
 """Moves modules and packages of ``tstatic``, and rewrites who imports them: ``python docs/move_modules.py moves.txt``.
 
-A line of the file is ``old new``, dotted names below ``tstatic``. Names stay: ``tstatic/aliases.py`` gets a row for each, so that
-what users import is found, and the text of docstrings, which speaks of public names, is left alone.
+A line of the file is ``old new``, dotted names below ``tstatic``. Names stay: give ``tstatic/aliases.py`` a row for each, so that
+what users import is found. Docstrings speak of public names and are left alone; so are tests, ``setup.py`` and ``pyproject.toml``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+from tstatic.aliases import renamed
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tstatic"
@@ -35,19 +37,19 @@ def rewritten(text: str, moves: dict[str, str]) -> str:
     quoted = re.compile(r"""(?<=["'])tstatic\.[a-z_.]+(?=["':])""")
     for number, node in starts.items():
         lines[number] = _imports(lines[number], node, moves)
-    return quoted.sub(lambda found: _now(found[0], moves), "".join(lines))
+    return quoted.sub(lambda found: renamed(found[0], moves), "".join(lines))
 
 
 def _imports(line: str, node: ast.Import | ast.ImportFrom, moves: dict[str, str]) -> str:
     if isinstance(node, ast.Import):
         for one in node.names:
-            line = line.replace(one.name, _now(one.name, moves))
+            line = line.replace(one.name, renamed(one.name, moves))
         return line
     if not node.module:
         return line
-    # `from package import module`, where the module alone was moved: one line for each.
-    places = {one.name: _now(f"{node.module}.{one.name}", moves) for one in node.names}
-    home = _now(node.module, moves)
+    # `from package import module`, where the module alone was moved; a line with further names is left to the reader.
+    places = {one.name: renamed(f"{node.module}.{one.name}", moves) for one in node.names}
+    home = renamed(node.module, moves)
     if len(places) == 1 and node.names[0].name != "*":
         ((name, place),) = places.items()
         parent, _, leaf = place.rpartition(".")
@@ -56,21 +58,12 @@ def _imports(line: str, node: ast.Import | ast.ImportFrom, moves: dict[str, str]
     return re.sub(rf"from {re.escape(node.module)} import", f"from {home} import", line)
 
 
-def _now(name: str, moves: dict[str, str]) -> str:
-    """Returns where a module is after the moves: that of the longest name that it has or lies below."""
-    parts = name.split(".")
-    for length in range(len(parts), 1, -1):
-        if (place := moves.get(".".join(parts[:length]))) is not None:
-            return ".".join([place, *parts[length:]])
-    return name
-
-
 def main(table: str) -> None:
-    """Moves what the table lists, and rewrites the library, ``setup.py`` and the settings of the project."""
+    """Moves what the table lists, and rewrites the library."""
     rows = [line.split() for line in Path(table).read_text(encoding="utf-8").splitlines() if line.strip()]
     for old, new in rows:
         move(old, new)
-    moves = {f"tstatic.{old}": f"tstatic.{new}" for old, new in rows}
+    moves = dict(rows)
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if (made := rewritten(text, moves)) != text:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
@@ -46,15 +46,16 @@ def place_of(module: str) -> str:
     Args:
         module: Its full name: ``tstatic.vision.models``.
     """
-    return _renamed(module, MOVED)
+    return renamed(module, MOVED)
 
 
 def public_of(module: str) -> str:
     """Returns the name under which users know a module, from where it lies."""
-    return _renamed(module, _PUBLIC)
+    return renamed(module, _PUBLIC)
 
 
-def _renamed(module: str, names: dict[str, str]) -> str:
+def renamed(module: str, names: Mapping[str, str]) -> str:
+    """Returns another name of a module: that of the longest name in a table, below the package, that it has or lies below."""
     package, _, below = module.partition(".")
     parts = below.split(".")
     for length in range(len(parts), 0, -1):
@@ -103,10 +104,6 @@ class SameModule(importlib.abc.InspectLoader):
         # The import system has just written the further name's spec into a module that is loaded already.
         module.__spec__ = self._spec
 
-    def is_package(self, fullname: str) -> bool:
-        found = importlib.util.find_spec(self._name)
-        return found is not None and found.submodule_search_locations is not None
-
     # For ``python -m``, and for tools that read sources.
     def get_code(self, fullname: str) -> CodeType | None:
         loader = self._loader()
@@ -149,4 +146,4 @@ def install() -> None:
         sys.meta_path.insert(0, _Moved())
 
 
-__all__ = ["MOVED", "WINGS", "SameModule", "absent", "install", "place_of", "public_of"]
+__all__ = ["MOVED", "WINGS", "SameModule", "absent", "install", "place_of", "public_of", "renamed"]

@@ -18,6 +18,7 @@ from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.recording import Call
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots, plain
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops.indexing._indexing import torch_groups
 from tstatic.ops.update._slots import ROWS
 from tstatic.tuned._common import Array
 from tstatic.where import show
@@ -110,8 +111,7 @@ def _merge_in_torch(
     """Adds as :func:`add_rows_in_order` does, with the same bits; the host learns nothing of the rows."""
     found, sums = out
     every = torch.cat(list(rows))
-    ordered, order = every.sort(stable=True)
-    number = torch.cat([torch.zeros_like(every[:1]), (ordered[1:] != ordered[:-1]).cumsum(0)])
+    ordered, order, number = torch_groups(torch, every)
     # One place more than there can be rows: for the number that names none.
     number = number.clamp(max=found.shape[0])
     named = torch.full((found.shape[0] + 1,), count, dtype=found.dtype, device=found.device).scatter_(

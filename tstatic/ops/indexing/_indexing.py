@@ -264,3 +264,10 @@ def _segments(out: Array, rows: Array, order: Array, ordered: Array, starts: Arr
     picked = order[np.repeat(starts, counts) + within]
     target = ordered[starts]
     out[target] += np.add.reduceat(rows[picked], first, axis=0)
+
+
+def torch_groups(torch: Any, index: Any) -> tuple[Any, Any, Any]:
+    """Returns a vector of whole numbers in order, where each stood, and the number of its group of equals, from 0; asks no host."""
+    ordered, order = index.sort(stable=True)
+    number = torch.cat([torch.zeros_like(index[:1]), (ordered[1:] != ordered[:-1]).cumsum(0)])
+    return ordered, order, number

@@ -18,7 +18,7 @@ from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops._torch_out import filled
 from tstatic.ops.indexing import _indexing_onnx as _onnx
-from tstatic.ops.indexing._indexing import add_rows
+from tstatic.ops.indexing._indexing import add_rows, torch_groups
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
@@ -229,8 +229,7 @@ def _grad_rows_lower(torch: Any, ids: Any, douts: Any, w: Any, padding_idx: int)
         padding = index == padding_idx
         index, gradients = index.masked_fill(padding, w.shape[0]), gradients.masked_fill(padding[:, None], 0)
     # `unique` would tell the host how many there are, and so wait for the device.
-    ordered, order = index.sort(stable=True)
-    number = torch.cat([torch.zeros_like(index[:1]), (ordered[1:] != ordered[:-1]).cumsum(0)])
+    ordered, order, number = torch_groups(torch, index)
     rows = torch.full_like(index, w.shape[0]).scatter_(0, number, ordered)
     values = torch.zeros_like(gradients)
     # Sorted on a GPU, unlike index_add_: the same order of additions in every run.

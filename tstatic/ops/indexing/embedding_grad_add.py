@@ -11,7 +11,7 @@ from tstatic.ir.opdef import Attr, Case, Cost, Domain, Index, OpDef, ValueRange,
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 from tstatic.ops._low import torch_wide, up
-from tstatic.ops.indexing._indexing import add_rows
+from tstatic.ops.indexing._indexing import add_rows, torch_groups
 from tstatic.tuned._common import Array
 
 
@@ -65,8 +65,7 @@ def _row_sums(torch: Any, index: Any, rows: Any, count: int) -> tuple[Any, Any]:
 
     There are as many as rows, of which the last ones are zeros for some row of the table or other.
     """
-    index, order = index.sort(stable=True)
-    number = torch.cat([torch.zeros_like(index[:1]), (index[1:] != index[:-1]).cumsum(0)])
+    index, order, number = torch_groups(torch, index)
     sums = torch.zeros(rows.shape, dtype=torch_wide(rows).dtype, device=rows.device)
     sums.index_put_((number,), torch_wide(rows[order]), accumulate=True)
     # Zeros for one row alone would be added one after the other.
