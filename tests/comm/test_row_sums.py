@@ -20,7 +20,7 @@ DTYPES["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
 
 
 def drawn(seed: int, count: int, room: int, dtype: np.dtype[Any]) -> tuple[HostArray, HostArray]:
-    """Rows of a replica among the first nine, so that many have the same ones, and their values; behind them the number of rows of the table, and zeros."""
+    """Rows among the first nine, each once, and their values; behind them the number of rows of the table, and zeros."""
     draw = np.random.default_rng(seed)
     rows, values = np.full(room, TABLE), np.zeros((room, 3), dtype)
     rows[:count] = np.sort(draw.choice(9, count, replace=False))
