@@ -41,7 +41,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.helpers import time_left
+from tests.helpers import costs, time_left
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags, logs, places, records
 from tstatic.ir import declare
@@ -51,8 +51,9 @@ draw_plainly()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Says once a minute how long the rest takes."""
+    """Says once a minute how long the rest takes, and measures what it costs where it is asked to."""
     time_left.register(config)
+    costs.register(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

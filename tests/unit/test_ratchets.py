@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 
 import pytest
 
@@ -22,6 +23,33 @@ def test_no_measure_becomes_worse(name: str) -> None:
 
 def test_every_measure_has_a_number_and_every_number_a_measure() -> None:
     assert list(recorded()) == list(MEASURES), "run `make ratchets`"
+
+
+@pytest.mark.parametrize("wing", measures.WINGS)
+def test_a_wing_stays_within_its_budget(wing: str) -> None:
+    code, budget = measures.code_by_wing()[wing], json.loads(measures.BUDGETS.read_text(encoding="utf-8"))[wing]
+    assert code <= budget, (
+        f"{wing}: {code:,} lines of code instead of at most {budget:,}\n"
+        "look for what is told twice; where the feature is worth its lines, raise the budget in tests/unit/budgets.json in "
+        "a commit that says so"
+    )
+    assert budget - code <= measures.ROOM, (
+        f"{wing}: lower its budget in tests/unit/budgets.json to about {code + 1000:,}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "wing"),
+    [
+        ("ops/a.py", "engine"),
+        ("a.py", "engine"),
+        ("nn/layer/a.py", "library"),
+        ("extras/a/b.py", "extras"),
+        ("tools/a.py", "tools"),
+    ],
+)
+def test_every_file_lies_in_a_wing(file: str, wing: str) -> None:
+    assert measures.wing_of(f"tstatic/{file}") == wing
 
 
 def test_what_only_looks_like_a_table_of_ops_is_still_there() -> None:
