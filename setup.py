@@ -304,11 +304,11 @@ def facades() -> dict[str, ast.Call]:
 
 
 @cache
-def moved() -> dict[str, str]:
-    """Old name of a module or package that moved -> its name now."""
-    table = defined("tstatic.aliases")["MOVED"]
-    assert isinstance(table, ast.Assign)
-    return {f"tstatic.{old}": f"tstatic.{now}" for old, now in ast.literal_eval(table.value).items()}
+def aliases(table: str) -> dict[str, str]:
+    """Returns a table of ``tstatic/aliases.py``: ``MOVED`` has old names of modules and packages, ``SAME`` has further ones."""
+    made = defined("tstatic.aliases")[table]
+    assert isinstance(made, ast.Assign)
+    return {f"tstatic.{old}": f"tstatic.{now}" for old, now in ast.literal_eval(made.value).items()}
 
 
 def renamed(module: str, names: dict[str, str]) -> str:
@@ -323,12 +323,12 @@ def renamed(module: str, names: dict[str, str]) -> str:
 
 def place_of(module: str) -> str:
     """Returns where a module lies."""
-    return renamed(module, moved())
+    return renamed(module, aliases("MOVED") | aliases("SAME"))
 
 
 def public_of(module: str) -> str:
     """Returns the name under which users know a module."""
-    return renamed(module, {now: old for old, now in moved().items()})
+    return renamed(module, {now: old for old, now in aliases("MOVED").items()})
 
 
 def stub_path(module: str) -> Path:
@@ -408,8 +408,9 @@ def stubs() -> dict[Path, str]:
             f"{HEAD}from {first} import *\n" if first != module and text.count('",\n') > 1 else text
         )
     for module in sorted({*modules(), *facades()}):
-        if (old := public_of(module)) != module:
-            made[stub_path(old)] = f"{HEAD}from {module} import *\n"
+        further = [renamed(module, {now: name}) for name, now in aliases("SAME").items()]
+        for name in {public_of(module), *further} - {module}:
+            made[stub_path(name)] = f"{HEAD}from {module} import *\n"
     return made
 
 

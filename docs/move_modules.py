@@ -43,9 +43,10 @@ def rewritten(text: str, moves: dict[str, str]) -> str:
 def _imports(line: str, node: ast.Import | ast.ImportFrom, moves: dict[str, str]) -> str:
     if isinstance(node, ast.Import):
         for one in node.names:
-            line = line.replace(one.name, renamed(one.name, moves))
+            if one.name.partition(".")[0] == PACKAGE.name:
+                line = line.replace(one.name, renamed(one.name, moves))
         return line
-    if not node.module:
+    if not node.module or node.module.partition(".")[0] != PACKAGE.name:
         return line
     # `from package import module`, where the module alone was moved; a line with further names is left to the reader.
     places = {one.name: renamed(f"{node.module}.{one.name}", moves) for one in node.names}

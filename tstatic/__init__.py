@@ -4,24 +4,17 @@
 
 The API:
 
-* ``static``     Program, Executor, CompiledProgram, strategies, save and load
-* ``nn``         layers, functional, initializers
-* ``optimizer``  update rules and learning rates
-* ``inference``  predictors over saved models; ``onnx`` writes models for other runtimes
-* ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
-* ``compat``   texts and bytes, for scripts of both Pythons
-* ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
-* ``fluid``      the 1.x names
-* ``incubate``   averages of parameters, LookAhead, LARS
-* ``callbacks``  training loops with callbacks: progress, CSV, TensorBoard
-* ``extras``     images, data sets, distributions, Fourier transforms: ``vision``, ``dataset``, ``fft`` and the like
-* ``tools``      the command line, benchmarks, the profiler, ``testing``, ``from_torch``
-* ``as_paddle``  runs a script in which ``paddle`` is this package
-* ``__main__``   the command line
+* ``static``  Program, Executor, CompiledProgram, strategies, save and load
+* ``nn``, ``optimizer``, ``metric``, ``io``, ``distributed``, ``fluid``  Paddle's library: layers, update rules, loaders, 1.x names
+* ``extras``  images, data sets, distributions, Fourier transforms: ``vision``, ``dataset``, ``fft`` and the like
+* ``tools``  the command line, benchmarks, the profiler, ``testing``, ``from_torch``
+* ``__main__``  the command line
+
+Modules that only pass on names, as ``tensor``, ``linalg`` and ``inference`` do, are rows of the table below.
 
 What it is made of, from the bottom:
 
-* ``aliases``    old names of modules that moved
+* ``aliases``    further names of modules
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
 * ``guards``, ``locks``, ``shield``, ``forks``, ``undo``, ``shortage``, ``regular``, ``where``, ``tracebacks``  what all share,
 * ``display``, ``progress``, ``no_effect``, ``unsupported``  and more of it
@@ -52,7 +45,7 @@ __getattr__, __dir__ = facade(
         "inference io linalg metric nn onnx optimizer profiler reader regularizer signal static tensor text utils version vision"
     ),
     others={
-        "tstatic.device": "XPUPlace",
+        "tstatic.fluid.device": "XPUPlace",
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.fusion.register": "register_kernel",
         "tstatic.tools.interop.from_torch": "from_torch",
@@ -67,7 +60,7 @@ __getattr__, __dir__ = facade(
             "is_compiled_with_npu, is_compiled_with_rocm, is_compiled_with_xpu, set_device"
         ),
         "tstatic.static.object_files": "load, save",
-        "tstatic.static.summary": "flops, summary",
+        "tstatic.nn.summary": "flops, summary",
         "tstatic.static.mode": (
             "disable_signal_handler, disable_static, enable_grad, enable_static, in_dynamic_mode, is_grad_enabled, no_grad, "
             "set_grad_enabled, set_printoptions"
@@ -100,6 +93,59 @@ facade_module(
 )
 facade_module("text", "decoders of label sequences, and data sets of texts.", modules="datasets")
 facade_module("text.datasets", "data sets of texts.", "text")
+facade_module(
+    "regularizer", "weight decay.", others={"tstatic.nn.regularizer": "L1Decay, L2Decay, WeightDecayRegularizer"}
+)
+facade_module("inference", "predictors over saved models.")
+facade_module(
+    "framework",
+    "default dtypes, seeds and parameter settings under the module path that scripts import.",
+    modules="framework io io_utils random",
+    others={
+        "tstatic.flags": "get_flags, set_flags",
+        "tstatic.fluid": "core",
+        "tstatic.ir.declare": "switch_main_program, switch_startup_program",
+        "tstatic.ir.program": "Block, Parameter, Program, Variable",
+        "tstatic.ir.types": "DType dtype",
+        "tstatic.nn.param": "LayerHelper",
+        "tstatic.places": "CPUPlace, CUDAPinnedPlace, CUDAPlace",
+        "tstatic.static.mode": "disable_static, enable_static, in_dynamic_mode, no_grad",
+        "tstatic.static.object_files": "load, save",
+    },
+)
+facade_module("framework.framework", "default dtypes.", "tensor", only="get_default_dtype set_default_dtype")
+facade_module(
+    "framework.io", "saving and loading of nests of data.", others={"tstatic.static.object_files": "load, save"}
+)
+facade_module(
+    "framework.io_utils",
+    "kinds of variables.",
+    others={"tstatic.fluid": "core", "tstatic.ir.program": "Parameter, Variable"},
+)
+facade_module("framework.random", "seeds of programs.", others={"tstatic.runtime.random": "seed, _manual_program_seed"})
+facade_module(
+    "incubate", "averages of parameters, LookAhead and LARS, beside Paddle's stable API.", modules="nn optimizer"
+)
+facade_module("incubate.optimizer", "the update rules and averages of ``incubate``.")
+facade_module("incubate.nn", "blocks of networks.", modules="functional")
+facade_module("incubate.nn.functional", "blocks of networks as functions.")
+# The tensor functions are names of this package, too. Paddle has them in several modules, which scripts import from.
+facade_module(
+    "tensor",
+    "the tensor functions.",
+    modules="array attribute creation linalg logic manipulation math ops random search stat",
+)
+facade_module("tensor.array", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.attribute", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.creation", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.linalg", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.logic", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.manipulation", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.math", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.ops", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.random", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.search", "tensor functions; each module here has all.", "tensor", "linalg")
+facade_module("tensor.stat", "tensor functions; each module here has all.", "tensor", "linalg")
 _hooks.svg = _draw
 _hooks.gradients = lambda *args: _import_module("tstatic.autodiff").gradients(*args)  # half of all processes never do
 add_methods()

@@ -16,9 +16,13 @@ from types import CodeType, ModuleType
 from tstatic.errors import MissingPackageError
 
 MOVED = {
+    "as_paddle": "fluid.as_paddle",
     "benchlib": "tools.benchlib",
+    "callbacks": "io.callbacks",
     "cli": "tools.cli",
+    "compat": "fluid.compat",
     "dataset": "extras.dataset",
+    "device": "fluid.device",
     "distribution": "extras.distribution",
     "interop": "tools.interop",
     "metric.detection_map": "extras.detection.evaluator",
@@ -31,22 +35,30 @@ MOVED = {
     "ops.spectral": "extras.spectral",
     "ops.structured": "extras.structured",
     "profiler": "tools.profiler",
+    "static.amp.bfloat16": "optimizer.bfloat16",
+    "static.amp.optimizer": "optimizer.mixed_precision",
+    "static.sparse_embedding": "nn.sparse_embedding",
+    "static.summary": "nn.summary",
     "testing": "tools.testing",
+    "utils": "fluid.utils",
     "vision": "extras.vision",
 }
 """Name below this package -> where the module, or the package with all that lies in it, is now."""
+SAME = {"base": "fluid", "framework.core": "fluid.core", "utils.unique_name": "ir.names"}
+"""Further names of modules below this package, as Paddle has them -> the module, or the package with all that lies in it."""
 WINGS = (f"{__package__}.extras", f"{__package__}.tools")
 """Packages that nothing else needs."""
+_PLACES = MOVED | SAME
 _PUBLIC = {now: old for old, now in MOVED.items()}
 
 
 def place_of(module: str) -> str:
-    """Returns where a module lies: its own name, unless it moved.
+    """Returns where a module lies: its own name, unless it moved or this is a further name of it.
 
     Args:
         module: Its full name: ``tstatic.vision.models``.
     """
-    return renamed(module, MOVED)
+    return renamed(module, _PLACES)
 
 
 def public_of(module: str) -> str:
@@ -120,13 +132,16 @@ class SameModule(importlib.abc.InspectLoader):
 
 
 class _Moved(importlib.abc.MetaPathFinder):
-    """Answers imports of modules that moved."""
+    """Answers imports of modules that lie elsewhere."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if not name.startswith(_BELOW) or (now := place_of(name)) == name:
             return None
+        if now in sys.modules:
+            # A module without a file, as facades are, has no other way to be found.
+            return ModuleSpec(name, SameModule(now), is_package=hasattr(sys.modules[now], "__path__"))
         try:
             found = importlib.util.find_spec(now)
         except ImportError as error:
@@ -146,4 +161,4 @@ def install() -> None:
         sys.meta_path.insert(0, _Moved())
 
 
-__all__ = ["MOVED", "WINGS", "SameModule", "absent", "install", "place_of", "public_of", "renamed"]
+__all__ = ["MOVED", "SAME", "WINGS", "SameModule", "absent", "install", "place_of", "public_of", "renamed"]

@@ -55,7 +55,7 @@ def unread(function: Callable[..., Any]) -> set[str]:
 
 def is_hook(function: Callable[..., Any]) -> bool:
     """Whether training loops call it: its parameters are their protocol, which the class of callbacks documents."""
-    return function.__module__ == "tstatic.callbacks" and function.__name__.startswith("on_")
+    return function.__module__ == "tstatic.io.callbacks" and function.__name__.startswith("on_")
 
 
 def declarations(owner: Any) -> Mapping[str, str]:

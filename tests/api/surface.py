@@ -41,7 +41,7 @@ def modules() -> list[ModuleType]:
     """Returns the public modules: the roots, then everything below ``tstatic.fluid``."""
     names = [*ROOTS, "tstatic.fluid"]
     importlib.import_module("tstatic.fluid.core")  # the only one that is not loaded with its package
-    names += sorted(name for name in sys.modules if name.startswith("tstatic.fluid."))
+    names += sorted(name for name in sys.modules if name.startswith("tstatic.fluid.") and public_of(name) == name)
     return [importlib.import_module(name) for name in names]
 
 

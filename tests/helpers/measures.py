@@ -325,7 +325,7 @@ def imported_modules() -> int:
     """Own files that ``import tstatic`` loads, up to the next five; modules that only pass on names have none."""
     code = (
         "import sys, tstatic; "
-        "print(sum(n.split('.')[0] == 'tstatic' and '__file__' in vars(m) for n, m in sys.modules.items()))"
+        "print(sum(n.split('.')[0] == 'tstatic' and getattr(m, '__file__', None) is not None for n, m in sys.modules.items()))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return _step(int(done.stdout), 5)

@@ -32,8 +32,8 @@ LAZY_PARTS = {
 # Loaded by its path in an environment that may lack everything else.
 LAZY_PARTS["tstatic/tools/benchlib/machine.py"] = {"numpy"}
 # Modules that act when they are imported, or that exist for an optional package.
-APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.tools.cli", "tstatic.tools.testing", "tstatic.fusion.codegen.prelude",
-         "tstatic.ir.parse", "tstatic.runtime.header"}  # fmt: skip
+APART = {"tstatic.fluid.as_paddle", "tstatic.__main__", "tstatic.tools.cli", "tstatic.tools.testing",
+         "tstatic.fusion.codegen.prelude", "tstatic.ir.parse", "tstatic.runtime.header"}  # fmt: skip
 
 
 def lazy_imports(source: str) -> set[str]:

@@ -21,7 +21,7 @@ from tstatic.runtime.report_files import save_report, write_report
 
 ROOT = Path(paddle.__file__).parent
 ALLOWED = {
-    "runtime/report_files.py", "runtime/files.py", "callbacks.py", "ir/registry.py", "fusion/cache.py", "chips/aot_worker.py",
+    "runtime/report_files.py", "runtime/files.py", "io/callbacks.py", "ir/registry.py", "fusion/cache.py", "chips/aot_worker.py",
     "distributed/launch.py", "tools/cli/streams.py",
 }  # fmt: skip
 """What writes by itself: the helper, saves, a log that grows, caches that are made anew, logs of processes, standard output."""

@@ -1,6 +1,8 @@
 """The 1.x names, as a package of alias modules: each is filled from the names that are exported beside the op definitions.
 
 * ``core``  what scripts take from Paddle's compiled module
+* ``as_paddle``  runs a script in which ``paddle`` is this package
+* ``device``, ``utils``, ``compat``  small modules of Paddle beside ``fluid``, which users know as ``paddle.device`` and so on
 
 The other modules only pass on names and have no files: each is a call of ``facade_module`` below. Few names are more than
 aliases: ``layers.data`` prepends the batch axis, and full reductions give shape ``[1]``.
@@ -16,7 +18,7 @@ __getattr__, __dir__ = facade(
         "param_attr profiler reader regularizer transpiler unique_name"
     ),
     others={
-        "tstatic.device": "XPUPlace",
+        "tstatic.fluid.device": "XPUPlace",
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.ir.declare": "default_main_program, default_startup_program, program_guard",
         "tstatic.ir.program": "Program, Variable",
@@ -28,7 +30,7 @@ __getattr__, __dir__ = facade(
         "tstatic.static.mode": (
             "disable_static enable_dygraph, enable_static disable_dygraph, in_dynamic_mode in_dygraph_mode"
         ),
-        "tstatic.utils": "require_version",
+        "tstatic.fluid.utils": "require_version",
     },
 )
 
@@ -109,7 +111,7 @@ facade_module(
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.places": "cpu_places, cuda_places, is_compiled_with_cuda, is_compiled_with_xpu",
         "tstatic.static.mode": "in_dynamic_mode, in_dynamic_mode in_dygraph_mode",
-        "tstatic.utils": "require_version",
+        "tstatic.fluid.utils": "require_version",
     },
 )
 facade_module(
@@ -133,7 +135,7 @@ facade_module(
         "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
     },
 )
-facade_module("fluid.install_check", "whether the installation works.", others={"tstatic.utils": "run_check"})
+facade_module("fluid.install_check", "whether the installation works.", others={"tstatic.fluid.utils": "run_check"})
 facade_module("fluid.input", "the layers that look up rows.")
 facade_module(
     "fluid.contrib",
@@ -155,7 +157,7 @@ facade_module(
     "the optimizer of mixed precision.",
     others={
         "tstatic.static.amp.lists": "AutoMixedPrecisionLists",
-        "tstatic.static.amp.optimizer": "OptimizerWithMixedPrecision",
+        "tstatic.optimizer.mixed_precision": "OptimizerWithMixedPrecision",
     },
 )
 facade_module(

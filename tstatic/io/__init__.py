@@ -15,6 +15,7 @@
 * ``global_shuffle``  samples of all processes in one random order
 * ``data_generator``  programs that print such text
 * ``batch_sampler``  DistributedBatchSampler
+* ``callbacks``  training loops with callbacks: progress, CSV, TensorBoard
 * ``errors``  what they raise
 """
 

@@ -35,7 +35,7 @@ PACKAGES = ("ops", "nn", "autodiff", "optimizer", "comm", "static", "io", "metri
 """All of their modules are imported to fill the registries."""
 SOURCES = (*PACKAGES, "ir", "runtime")
 """Packages with modules that register something; the last two are imported by others."""
-FACADES = ("fluid", "framework", "tensor", "regularizer", "device", "distributed", "utils", "base", "incubate")
+FACADES = ("fluid", "distributed")
 """Public modules that register nothing, but have names that an error message may suggest."""
 
 

@@ -12,7 +12,8 @@
 * ``param``          ``ParamAttr``, and how layers make parameters
 * ``clip``           gradient clipping
 * ``regularizer``    weight decay
-* ``model_summary``  ``summary`` and ``flops`` of a network
+* ``model_summary``, ``summary``  ``summary`` and ``flops`` of a network
+* ``sparse_embedding``  a table whose gradients are rows
 * ``parameter_vector``  parameters as a vector
 * ``weight_hooks``   weights that each call computes: ``weight_norm``, ``spectral_norm``
 * ``utils``          the two above: ``nn.utils``

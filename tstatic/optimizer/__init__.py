@@ -5,6 +5,7 @@
 * ``fluid_rules``     LarsMomentum, Ftrl, DecayedAdagrad, Dpsgd
 * ``gradient_merge``  the optimizer that updates once in several runs
 * ``averages``      ExponentialMovingAverage, ModelAverage
+* ``mixed_precision``, ``bfloat16``  the optimizer of ``static.amp``, which leaves out steps that overflow
 * ``wrapper``, ``lookahead``, ``recompute``  optimizers around another one
 * ``lr_decay``, ``lr``  schedulers: the base class and decays; all others
 * ``decay_ops``       the 1.x decays, as ops of the program

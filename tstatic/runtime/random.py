@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.checks import check_type
+from tstatic.ir.declare import default_main_program, default_startup_program
 from tstatic.ir.opdef import export
+from tstatic.ir.program import Program
 from tstatic.no_effect import no_effect
 from tstatic.runtime.scope import global_scope
 
@@ -154,6 +156,17 @@ def current(program_seed: int) -> int:
 def epoch() -> int:
     """Returns a number that changes with every call of ``seed``; run counts start at 0 in each epoch."""
     return _epoch
+
+
+def _manual_program_seed(seed: int) -> None:
+    """Sets ``random_seed`` of the default programs and of all programs made later.
+
+    Raises:
+        ProgramTypeError: If ``seed`` is not an int.
+    """
+    default_main_program().random_seed = seed
+    default_startup_program().random_seed = seed
+    Program().global_seed(seed)
 
 
 def reset() -> None:

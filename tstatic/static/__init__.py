@@ -16,7 +16,6 @@
 * ``graph_parts``  what of a program a device launches as one, and what keeps it from being one
 * ``explain_html``, ``explain_script``, ``explain_layout``, ``explain_style``  the page that shows it
 * ``why``  why two operators are one kernel or not, and what would join them
-* ``summary``  the operators of a program, its parameters and operations
 * ``dot``  a compiled program as a graph
 * ``saving``, ``loading``  save and load; how files of any form are read and checked before their values are written
 * ``inference``  inference models, as files and as bytes
@@ -26,7 +25,7 @@
 * ``predictor``, ``predictor_config``, ``mixed_inference``  ``paddle.inference``
 * ``file_ops``  raw operators that save and load while a program runs
 * ``variable_files``  Paddle 1.x's functions for saved values and models
-* ``nn``, ``sparse_embedding``  layers that make parameters
+* ``nn``  layers that make parameters
 * ``amp``  mixed precision
 * ``mode``  static mode, which is the only one
 * ``internals``  what scripts take from inside Paddle's modules

@@ -11,11 +11,11 @@ from tstatic.distributed.fleet.strategy import DistributedStrategy
 from tstatic.errors import StrategyValueError
 from tstatic.optimizer.fluid_rules import LarsMomentum
 from tstatic.optimizer.gradient_merge import GradientMergeOptimizer
+from tstatic.optimizer.mixed_precision import OptimizerWithMixedPrecision, decorate_older
 from tstatic.optimizer.optimizer import Optimizer
 from tstatic.optimizer.rules import Adam, Lamb, Momentum
 from tstatic.optimizer.wrapper import chain
 from tstatic.static.amp.lists import AutoMixedPrecisionLists
-from tstatic.static.amp.optimizer import OptimizerWithMixedPrecision, decorate_older
 from tstatic.static.compiled_program import Settings
 from tstatic.static.data_parallel import OWN_PLACE
 from tstatic.static.property_status import PropertyStatus

@@ -26,10 +26,10 @@ from tstatic.ir.export import notes_signatures
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.logs import get_logger
 from tstatic.no_effect import no_effect
+from tstatic.optimizer.mixed_precision import OptimizerWithMixedPrecision
 from tstatic.optimizer.optimizer import Pair
 from tstatic.optimizer.wrapper import chain
 from tstatic.runtime.scope import Scope
-from tstatic.static.amp.optimizer import OptimizerWithMixedPrecision
 from tstatic.static.compiled_program import CompiledProgram, Settings
 from tstatic.static.explain import Explanation
 from tstatic.static.strategy import BuildStrategy

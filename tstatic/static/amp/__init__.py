@@ -2,9 +2,10 @@
 
 * ``lists``  which ops run in 16 bits: sets that follow from the op definitions, and the user's changes to them
 * ``rewrite``  decides the precision of every op and inserts the casts: read this first
-* ``optimizer``  the optimizer that rewrites, scales the loss and leaves out the steps that overflow
-* ``bfloat16``  the same under the names of ``static.amp.bf16``
 * ``support``  which 16-bit floats a device computes with
+
+The optimizer that rewrites, scales the loss and leaves out the steps that overflow belongs to Paddle's library:
+``tstatic/optimizer/mixed_precision.py``.
 """
 
 from tstatic.ir.export import facade, facade_module
@@ -25,7 +26,7 @@ facade_module(
     "static.amp.decorator",
     "the optimizer of mixed precision.",
     others={
-        "tstatic.static.amp.optimizer": "OptimizerWithMixedPrecision, decorate",
+        "tstatic.optimizer.mixed_precision": "OptimizerWithMixedPrecision, decorate",
         "tstatic.static.amp.lists": "AutoMixedPrecisionLists",
     },
 )

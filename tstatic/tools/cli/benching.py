@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tstatic import as_paddle
 from tstatic.devices import of_place
 from tstatic.errors import DTypeError, NotFoundError, ProgramError, near
+from tstatic.fluid import as_paddle
 from tstatic.ir.types import dtype_of
 from tstatic.runtime.report_files import write_report
 from tstatic.tools.benchlib import report, results, statistics, suite, table

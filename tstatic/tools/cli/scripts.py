@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tstatic import as_paddle
+from tstatic.fluid import as_paddle
 from tstatic.tools.cli.outcome import FINDING, CommandError, ScriptError
 from tstatic.tracebacks import script_traceback
 

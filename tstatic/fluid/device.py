@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from typing import Any, NoReturn
 
+from tstatic.aliases import public_of
 from tstatic.errors import PlaceError
 from tstatic.no_effect import no_effect
 from tstatic.places import (
@@ -134,7 +136,8 @@ def _of_gpu(name: str) -> Callable[..., Any]:
 Event, Stream, current_stream, set_stream = map(_of_gpu, ("Event", "Stream", "current_stream", "set_stream"))
 stream_guard = _of_gpu("stream")
 
-cuda = ModuleType(f"{__name__}.cuda", "``paddle.device.cuda``: what is known of the GPUs; ValueError without one.")
+cuda = module_from_spec(ModuleSpec(f"{__name__}.cuda", None))
+cuda.__doc__ = "``paddle.device.cuda``: what is known of the GPUs; ValueError without one."
 _ASKED = [
     "Event",
     "Stream",
@@ -151,9 +154,9 @@ _ASKED = [
 ]
 vars(cuda).update({name: _of_gpu(name) for name in _ASKED}, device_count=device_count, stream_guard=stream_guard)
 vars(cuda)["__all__"] = sorted([*_ASKED, "device_count", "stream_guard"])
-vars(cuda)["__getattr__"] = missing_in(cuda.__name__, vars(cuda)["__all__"])
+vars(cuda)["__getattr__"] = missing_in(public_of(cuda.__name__), vars(cuda)["__all__"])
 # ``import paddle.device.cuda`` finds it among the loaded modules.
-sys.modules[cuda.__name__] = cuda
+sys.modules.update({cuda.__name__: cuda, public_of(cuda.__name__): cuda})
 
 __all__ = [
     "Event",
@@ -182,4 +185,4 @@ __all__ = [
     "stream_guard",
     "synchronize",
 ]
-__getattr__ = missing_in(__name__, __all__)
+__getattr__ = missing_in(public_of(__name__), __all__)

@@ -9,10 +9,10 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Program
 from tstatic.ir.types import bfloat16
 from tstatic.no_effect import PLACE, no_effect
+from tstatic.optimizer.mixed_precision import LossScaling, OptimizerWithMixedPrecision
 from tstatic.optimizer.optimizer import Optimizer
 from tstatic.runtime.scope import Scope
 from tstatic.static.amp.lists import AutoMixedPrecisionLists, Names
-from tstatic.static.amp.optimizer import LossScaling, OptimizerWithMixedPrecision
 from tstatic.static.amp.rewrite import Precision, cast_parameters_to_fp16, convert
 
 

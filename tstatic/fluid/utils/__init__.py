@@ -1,6 +1,5 @@
 """``paddle.utils``: unique names, version checks and an installation check.
 
-* ``dlpack``  arrays of other libraries, without a copy
 * ``environments``  variables of the environment as values of one type
 * ``dlpack``  values of tensors for other libraries, and theirs as tensors
 """
@@ -9,20 +8,19 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
 from tstatic.errors import MissingPackageError, ProgramError
+from tstatic.fluid.utils import dlpack
 from tstatic.ir import names as unique_name
 from tstatic.ir.checks import check_type
 from tstatic.ir.export import door, facade_module
 from tstatic.no_effect import no_effect
+from tstatic.ops.reduce.reduction import mean
 from tstatic.places import CPUPlace
 from tstatic.static import Executor, Program, Scope, data, program_guard
-from tstatic.tensor import mean
-from tstatic.utils import dlpack
 from tstatic.version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -114,8 +112,6 @@ def deprecated(update_to: str = "", since: str = "", reason: str = "", level: in
     return mark
 
 
-# ``import paddle.utils.unique_name`` gives the one module that there is.
-sys.modules[f"{__name__}.unique_name"] = unique_name
 facade_module("utils.profiler", "a table of how long operators take.")
 
 
