@@ -16,7 +16,7 @@ import tstatic as paddle
 from tstatic import static
 from tstatic.fusion import FUSIONS, engine
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops.norm._norm import uses_running_statistics

@@ -9,11 +9,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tstatic.fusion import attention_block, feedforward
-from tstatic.fusion.causal import for_kernel
+from tstatic.fusion.attention import block as attention_block
+from tstatic.fusion.attention.causal import for_kernel
+from tstatic.fusion.attention.dot_product_attention import RESULT, SAVED
 from tstatic.fusion.codegen.define import works_on_rows
-from tstatic.fusion.codegen.products import Product, multiplies, products_of, tails_of
-from tstatic.fusion.dot_product_attention import RESULT, SAVED
+from tstatic.fusion.codegen.matrix.products import Product, multiplies, products_of, tails_of
+from tstatic.fusion.patterns import feedforward
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
 from tstatic.target import DEFAULT_TARGET

@@ -1,7 +1,7 @@
 """Moves modules and packages of ``tstatic``, and rewrites who imports them: ``python docs/move_modules.py moves.txt``.
 
 A line of the file is ``old new``, dotted names below ``tstatic``. Names stay: give ``tstatic/aliases.py`` a row for each, so that
-what users import is found. Docstrings speak of public names and are left alone; so are tests, ``setup.py`` and ``pyproject.toml``.
+what users import is found. Docstrings speak of public names and are left alone; so are ``setup.py`` and ``pyproject.toml``.
 """
 
 from __future__ import annotations
@@ -31,41 +31,47 @@ def move(old: str, new: str) -> None:
 def rewritten(text: str, moves: dict[str, str]) -> str:
     """Returns a source with imports, and texts that are names of modules, as they read after the moves."""
     lines = text.splitlines(keepends=True)
-    starts = {
-        node.lineno - 1: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)
-    }
     quoted = re.compile(r"""(?<=["'])tstatic\.[a-z_.]+(?=["':])""")
-    for number, node in starts.items():
-        lines[number] = _imports(lines[number], node, moves)
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    # From the last to the first, since a statement may take more lines than before.
+    for node in sorted(found, key=lambda one: -one.lineno):
+        last = node.end_lineno or node.lineno
+        before = "".join(lines[node.lineno - 1 : last])
+        lines[node.lineno - 1 : last] = [_imports(before, node, moves)]
     return quoted.sub(lambda found: renamed(found[0], moves), "".join(lines))
 
 
-def _imports(line: str, node: ast.Import | ast.ImportFrom, moves: dict[str, str]) -> str:
+def _imports(before: str, node: ast.Import | ast.ImportFrom, moves: dict[str, str]) -> str:
     if isinstance(node, ast.Import):
         for one in node.names:
             if one.name.partition(".")[0] == PACKAGE.name:
-                line = line.replace(one.name, renamed(one.name, moves))
-        return line
+                before = before.replace(one.name, renamed(one.name, moves))
+        return before
     if not node.module or node.module.partition(".")[0] != PACKAGE.name:
-        return line
-    # `from package import module`, where the module alone was moved; a line with further names is left to the reader.
-    places = {one.name: renamed(f"{node.module}.{one.name}", moves) for one in node.names}
-    home = renamed(node.module, moves)
-    if len(places) == 1 and node.names[0].name != "*":
-        ((name, place),) = places.items()
-        parent, _, leaf = place.rpartition(".")
-        if leaf == name:
-            home = parent
-    return re.sub(rf"from {re.escape(node.module)} import", f"from {home} import", line)
+        return before
+    # Names that are modules may have moved apart, and with other names; `as` keeps the one by which the file knows each.
+    by_home: dict[str, list[str]] = {}
+    for one in node.names:
+        home, name = renamed(node.module, moves), one.name
+        if (place := renamed(f"{node.module}.{name}", moves)) != f"{home}.{name}":
+            home, _, name = place.rpartition(".")
+        known = one.asname or one.name
+        by_home.setdefault(home, []).append(name if name == known else f"{name} as {known}")
+    if [*by_home] == [node.module]:
+        return before
+    indent, trailing = before[: len(before) - len(before.lstrip())], before.rpartition("#")
+    comment = f"  #{trailing[2].rstrip()}" if trailing[1] and "\n" not in trailing[2].rstrip() else ""
+    return "".join(f"{indent}from {home} import {', '.join(names)}{comment}\n" for home, names in by_home.items())
 
 
 def main(table: str) -> None:
-    """Moves what the table lists, and rewrites the library."""
+    """Moves what the table lists, and rewrites who imports it: the library, its tests, benches and examples."""
     rows = [line.split() for line in Path(table).read_text(encoding="utf-8").splitlines() if line.strip()]
     for old, new in rows:
         move(old, new)
     moves = dict(rows)
-    for path in sorted(PACKAGE.rglob("*.py")):
+    folders = (PACKAGE, *(ROOT / one for one in ("tests", "bench", "docs", "examples")))
+    for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if (made := rewritten(text, moves)) != text:
             path.write_text(made, encoding="utf-8")

@@ -23,9 +23,9 @@ from scaling_table import PARTS, SWITCH, short_step  # noqa: E402
 
 import tstatic as paddle  # noqa: E402
 from tstatic import static  # noqa: E402
-from tstatic.comm.data_parallel import distribute  # noqa: E402
-from tstatic.comm.distribution import BUCKET_MEGABYTES, Distribution, Report  # noqa: E402
 from tstatic.comm.group import Group  # noqa: E402
+from tstatic.comm.passes.data_parallel import distribute  # noqa: E402
+from tstatic.comm.passes.distribution import BUCKET_MEGABYTES, Distribution, Report  # noqa: E402
 from tstatic.comm.transport import Part  # noqa: E402
 from tstatic.devices.base import Array, KernelLaunch, Memory, MemoryKind  # noqa: E402
 from tstatic.devices.cpu.buffer import ForeignBuffer, addresses_only  # noqa: E402

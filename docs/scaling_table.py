@@ -29,7 +29,7 @@ from scaling_model import (  # noqa: E402
 
 import tstatic as paddle  # noqa: E402
 from tstatic import static  # noqa: E402
-from tstatic.comm.data_parallel import Distribution, distribute  # noqa: E402
+from tstatic.comm.passes.data_parallel import Distribution, distribute  # noqa: E402
 from tstatic.ir.frozen import FrozenOp, FrozenProgram  # noqa: E402
 from tstatic.ir.operator import OpRole  # noqa: E402
 from tstatic.ir.types import Meta, dtype_of  # noqa: E402

@@ -18,7 +18,7 @@ What it is made of, from the bottom:
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
 * ``guards``, ``locks``, ``shield``, ``forks``, ``undo``, ``shortage``, ``regular``, ``where``, ``tracebacks``  what all share,
 * ``display``, ``progress``, ``no_effect``, ``unsupported``  and more of it
-* ``ir``         programs and op definitions
+* ``ir``, ``formats``  programs and op definitions, and how files hold them
 * ``tuned``, ``ops``, ``devices``  numpy functions for speed, the ops, and what runs them
 * ``records``    what was measured while programs ran
 * ``autodiff``, ``passes``, ``fusion``, ``comm``  from program to program
@@ -33,6 +33,7 @@ from tstatic import tracebacks as _tracebacks
 from tstatic import where as _where  # noqa: F401 - the name itself is removed below
 from tstatic.ir.export import facade, facade_module
 from tstatic.ir.hooks import hooks as _hooks
+from tstatic.ir.hooks import later as _later
 from tstatic.ir.methods import add_methods
 from tstatic.viz import draw as _draw
 
@@ -47,7 +48,7 @@ __getattr__, __dir__ = facade(
     others={
         "tstatic.fluid.device": "XPUPlace",
         "tstatic.flags": "get_flags, set_flags",
-        "tstatic.fusion.register": "register_kernel",
+        "tstatic.fusion.user.register": "register_kernel",
         "tstatic.tools.interop.from_torch": "from_torch",
         "tstatic.io.readers": "batch",
         "tstatic.ir.program": "Variable Tensor",
@@ -147,6 +148,10 @@ facade_module("tensor.random", "tensor functions; each module here has all.", "t
 facade_module("tensor.search", "tensor functions; each module here has all.", "tensor", "linalg")
 facade_module("tensor.stat", "tensor functions; each module here has all.", "tensor", "linalg")
 _hooks.svg = _draw
+_hooks.text = _later("tstatic.formats.text", "text_of", "writing a program as text")
+_hooks.parse = _later("tstatic.formats.parse", "parse", "reading a program's text")
+_hooks.encode = _later("tstatic.formats.serial", "encode", "saving a program")
+_hooks.decode = _later("tstatic.formats.serial", "decode", "loading a program")
 _hooks.gradients = lambda *args: _import_module("tstatic.autodiff").gradients(*args)  # half of all processes never do
 add_methods()
 _tracebacks.install()

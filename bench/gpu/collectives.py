@@ -28,10 +28,9 @@ from place import Gpu  # noqa: E402
 
 import tstatic as paddle  # noqa: E402
 from tstatic import distributed, flags, static  # noqa: E402
-from tstatic.comm import nccl  # noqa: E402
 from tstatic.comm.group import Group  # noqa: E402
-from tstatic.comm.nccl_transport import NcclPlaces  # noqa: E402
-from tstatic.comm.transport import Part  # noqa: E402
+from tstatic.comm.transport import Part, nccl  # noqa: E402
+from tstatic.comm.transport.nccl_transport import NcclPlaces  # noqa: E402
 from tstatic.devices import of_place  # noqa: E402
 from tstatic.ir.recording import Call  # noqa: E402
 

@@ -25,10 +25,10 @@ from plan_count import FUSIONS, built, fused_kernels, moved, paddle, rewritten, 
 from plan_floors import build_program
 
 from tstatic.flags import flag
-from tstatic.fusion.codegen.batch_norm import RECOMPUTES
+from tstatic.fusion.codegen.channels.batch_norm import RECOMPUTES
 from tstatic.fusion.codegen.kernel import RNG, STOPPED, Kernel, Launches, LibraryProduct
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.products import multiplies, products_of
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.matrix.products import multiplies, products_of
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def

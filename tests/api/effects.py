@@ -24,10 +24,10 @@ from tests.ops.sampler import sites
 from tests.parity import generate, runner
 from tests.parity import samples as described
 from tstatic import static
+from tstatic.formats.text import variable_text
 from tstatic.ir.opdef import OPS, PUBLIC_API, OpDef
 from tstatic.ir.program import Variable
 from tstatic.ir.respell import ORIGIN
-from tstatic.ir.text import variable_text
 
 
 def _respelled() -> None:

@@ -96,8 +96,8 @@ def test_a_fault_in_the_lowering_or_the_gradient_is_found(project: Path) -> None
 # ------------------------------------------------------------------------------------------------------------- a fusion
 def with_fusion(project: Path, text: str) -> None:
     """Adds the file and the two lines."""
-    (project / "tstatic" / "fusion" / "scale_tanh.py").write_text(text, encoding="utf-8")
-    front = project / "tstatic" / "fusion" / "__init__.py"
+    (project / "tstatic" / "fusion" / "patterns" / "scale_tanh.py").write_text(text, encoding="utf-8")
+    front = project / "tstatic" / "fusion" / "patterns" / "__init__.py"
     lines = front.read_text(encoding="utf-8")
     for behind in ("    relu_depthwise_conv,\n", "    relu_depthwise_conv.FUSION,\n"):
         assert lines.count(behind) == 1

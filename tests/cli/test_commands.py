@@ -219,7 +219,7 @@ def test_compile_for_a_chip_that_is_not_here(folder: Path) -> None:
 
 
 def test_cache_lists_counts_and_clears(folder: Path, tmp_path: Path) -> None:
-    from tstatic.fusion import cache
+    from tstatic.fusion.engine import cache
 
     place = {"TSTATIC_CACHE_DIR": str(tmp_path / "kernels")}
     assert answer(folder, "cache", **place)["kernels"] == []

@@ -17,7 +17,7 @@ from tests.helpers.patience import HANG
 from tests.helpers.stream_order import Order, OrderedGpu
 from tstatic import places
 from tstatic.cli import doctor
-from tstatic.comm import nccl, nccl_proof
+from tstatic.comm.transport import nccl, nccl_proof
 from tstatic.errors import MissingPackageError
 
 pytestmark = [pytest.mark.torch, pytest.mark.numpy_device("the commands choose the device themselves")]

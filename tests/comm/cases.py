@@ -19,11 +19,13 @@ import numpy as np
 
 import tstatic as paddle
 from tstatic import distributed, flags, logs, static, version
-from tstatic.comm import gloo, launch, liveness, processes
-from tstatic.comm.gloo_transport import GlooTransport
+from tstatic.comm import liveness, processes
 from tstatic.comm.group import Group
+from tstatic.comm.rendezvous import launch
+from tstatic.comm.transport import gloo
+from tstatic.comm.transport.gloo_transport import GlooTransport
 from tstatic.errors import RankFailedError
-from tstatic.ir.schema import this_process
+from tstatic.formats.schema import this_process
 from tstatic.runtime.replica_threads import ReplicaThreads
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.comm.pool import Pool
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 
 # Nothing here depends on how kernels run.
 if os.environ.get("TSTATIC_CPU_BACKEND") == "interpret":

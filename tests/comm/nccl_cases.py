@@ -22,7 +22,7 @@ def own_gpu(folder: str, index: int) -> Iterator[Any]:
     # Here: both import torch, which the other cases have no need of.
     from tests.helpers.gpu import StandIn
     from tests.helpers.nccl_by_gloo import GlooNccl
-    from tstatic.comm import nccl
+    from tstatic.comm.transport import nccl
     from tstatic.devices import cuda
 
     made = StandIn()

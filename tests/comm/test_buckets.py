@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tstatic import flags, static
-from tstatic.comm.buckets import GRAIN, Gradient, cut, limit, parts
-from tstatic.comm.distribution import FIRST_BYTES, MEGABYTE, Distribution, Exchange
+from tstatic.comm.passes.buckets import GRAIN, Gradient, cut, limit, parts
+from tstatic.comm.passes.distribution import FIRST_BYTES, MEGABYTE, Distribution, Exchange
 from tstatic.comm.rendezvous import ProcessInfo
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.static.compile import distribution

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.comm.pool import Pool
 from tstatic import distributed
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 from tstatic.errors import FeedError
 
 

@@ -13,9 +13,9 @@ import tstatic as paddle
 from tests.comm.pool import SLACK, Pool
 from tests.parallel.merging import RUNS, Job, rows
 from tstatic import devices, static
-from tstatic.comm import finite_gradients
-from tstatic.comm.finite_gradients import all_finite, refusal
-from tstatic.comm.ordered_sum import add_in_order
+from tstatic.comm.passes import finite_gradients
+from tstatic.comm.passes.finite_gradients import all_finite, refusal
+from tstatic.comm.transport.ordered_sum import add_in_order
 from tstatic.errors import RankNumericsError
 from tstatic.flags import set_flags
 

@@ -9,9 +9,8 @@ import pytest
 
 from tests.comm.pool import SLACK, Pool
 from tstatic import static
-from tstatic.comm import launch
-from tstatic.comm.hierarchy import choose_hierarchy
-from tstatic.comm.rendezvous import ProcessInfo
+from tstatic.comm.rendezvous import ProcessInfo, launch
+from tstatic.comm.transport.hierarchy import choose_hierarchy
 from tstatic.errors import StrategyValueError
 
 EIGHT = ProcessInfo(3, 8, 3, "host", 6170, "a test", 4)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from tstatic import distributed
-from tstatic.comm import launch
-from tstatic.comm.launch import LaunchError, agree, first_host, read
-from tstatic.comm.rendezvous import ProcessInfo
+from tstatic.comm.rendezvous import ProcessInfo, launch
+from tstatic.comm.rendezvous.launch import LaunchError, agree, first_host, read
 from tstatic.errors import StrategyValueError
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "head", "MASTER_PORT": "29500"}

@@ -13,9 +13,9 @@ import pytest
 
 from tests.helpers.patience import HANG
 from tstatic import flags
-from tstatic.comm.exits import describe
 from tstatic.comm.liveness import At, Monitor, odd_ones
-from tstatic.comm.mesh import Mesh, own_address
+from tstatic.comm.liveness.exits import describe
+from tstatic.comm.liveness.mesh import Mesh, own_address
 from tstatic.errors import RankFailedError, ShapeError
 
 

@@ -14,13 +14,12 @@ from tests.helpers.nccl_ranks import Array, Ranks
 from tests.helpers.nccl_rules import RuleError
 from tests.helpers.stream_order import OrderError
 from tstatic import flags
-from tstatic.comm import nccl_proof
-from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.group import Group
-from tstatic.comm.host_transport import HostTransport
-from tstatic.comm.nccl import NcclError
-from tstatic.comm.ordered_sum import add_in_order
-from tstatic.comm.transport import Part
+from tstatic.comm.transport import Part, nccl_proof
+from tstatic.comm.transport.gloo_transport import GlooTransport
+from tstatic.comm.transport.host import HostTransport
+from tstatic.comm.transport.nccl import NcclError
+from tstatic.comm.transport.ordered_sum import add_in_order
 from tstatic.errors import DeviceError, DTypeError, RankFailedError, RankNumericsError
 from tstatic.ir.types import DTYPES, dtype_of
 

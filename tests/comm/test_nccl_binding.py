@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tstatic.comm import nccl
+from tstatic.comm.transport import nccl
 from tstatic.errors import MissingPackageError
 
 pytestmark = [

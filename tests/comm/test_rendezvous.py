@@ -18,9 +18,9 @@ import pytest
 
 from tests.comm.pool import free_port
 from tstatic.comm import rendezvous
-from tstatic.comm.admission import Admission, Claimant
-from tstatic.comm.door import Door
 from tstatic.comm.rendezvous import ProcessInfo, Rendezvous, depart
+from tstatic.comm.rendezvous.admission import Admission, Claimant
+from tstatic.comm.rendezvous.door import Door
 from tstatic.errors import RankFailedError
 
 Task = Callable[[], Any]

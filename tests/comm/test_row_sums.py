@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.gpu import first_gpu
 from tstatic import devices
 from tstatic.comm.group import Group
-from tstatic.comm.row_sums import MERGE, PAD, add_rows_in_order
+from tstatic.comm.passes.row_sums import MERGE, PAD, add_rows_in_order
 from tstatic.devices import HostArray
 
 TABLE = 23

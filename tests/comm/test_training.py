@@ -20,7 +20,7 @@ from tests.comm.trainer import Array, Order
 from tests.helpers.patience import pace
 from tests.parallel.golden import strategy
 from tests.parallel.test_equality import CHOICES, CLIPS, EVERY_FUSION, OPTIMIZERS, ROWS, Nets, agree
-from tstatic.comm import ordered_sum
+from tstatic.comm.transport import ordered_sum
 
 pytestmark = pytest.mark.torch
 

@@ -15,11 +15,10 @@ from tests.helpers.recording_transport import RecordingTransport
 from tests.parallel.golden import Net, Training
 from tests.parallel.test_transport import wide
 from tstatic import devices, distributed, flags, static
-from tstatic.comm import choice
-from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.group import Communicator, Group
 from tstatic.comm.processes import world
-from tstatic.comm.transport import Part
+from tstatic.comm.transport import Part, choice
+from tstatic.comm.transport.gloo_transport import GlooTransport
 
 
 def recorded_steps(widths: Sequence[int], places: Sequence[int]) -> None:

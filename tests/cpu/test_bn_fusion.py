@@ -8,7 +8,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.bn_nets import SHAPES, gradients_of, residual, trained
 from tstatic import static
-from tstatic.fusion.shape_readers import shapes_from_contents
+from tstatic.fusion.rewrites.shape_readers import shapes_from_contents
 from tstatic.ir.frozen import freeze
 from tstatic.ir.types import Meta
 from tstatic.plan.known_values import infer_program

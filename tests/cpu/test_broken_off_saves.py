@@ -13,7 +13,7 @@ from tests.cpu.test_whole_saves import WAYS, Net, count_calls, ended, fork
 from tests.helpers.other_user import as_nobody, open_folder
 from tests.helpers.soak import SOAK
 from tests.helpers.trees import snapshot
-from tstatic.runtime import leftovers
+from tstatic.formats import leftovers
 
 HOWS = list(WAYS) if SOAK else ["save", "save_persistables"]
 LOADS = 10

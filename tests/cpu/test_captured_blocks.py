@@ -11,10 +11,10 @@ import pytest
 import tstatic as paddle
 from tests.cpu.test_graphs import Build, images, same, standing_in, trained
 from tstatic import devices, nn, profiler, static
-from tstatic.devices import torch_forms
-from tstatic.devices.fake_torch import FakeTorchDevice
+from tstatic.devices.fake.with_torch import FakeTorchDevice
 from tstatic.devices.graphs import LateGraph
-from tstatic.devices.torch_forms import ForeignBlock
+from tstatic.devices.torch import forms as torch_forms
+from tstatic.devices.torch.forms import ForeignBlock
 from tstatic.runtime.session import Session
 
 torch = pytest.importorskip("torch")

@@ -11,7 +11,7 @@ import pytest
 import tstatic as paddle
 from tests.helpers.drawn import only
 from tstatic import static
-from tstatic.fusion import causal
+from tstatic.fusion.attention import causal
 
 F = paddle.nn.functional
 BATCH, ROWS, SIZE = 2, 40, 8

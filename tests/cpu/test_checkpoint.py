@@ -19,9 +19,9 @@ import tstatic as paddle
 from tests.cpu.nets import regression, rows, state
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError, FeedError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.formats import checkpoint
+from tstatic.formats.checkpoint import Checkpoint
 from tstatic.ir.types import DTYPES
-from tstatic.runtime import checkpoint
-from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.static.saving import state_of
 
 

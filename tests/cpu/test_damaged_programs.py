@@ -15,7 +15,7 @@ import pytest
 import tstatic as paddle
 from tstatic import static
 from tstatic.errors import ProgramError, TstaticError
-from tstatic.ir import serial
+from tstatic.formats import serial
 
 FEED = {"x": np.ones((2, 4), "float32"), "label": np.zeros((2, 1), "int64")}
 

@@ -22,8 +22,8 @@ from tstatic.benchlib.gpu_memory import GpuMemory
 from tstatic.devices import cuda
 from tstatic.devices.base import QueuedWorkError
 from tstatic.devices.fake import FakeDevice
-from tstatic.devices.fake_torch import FakeTorchDevice
-from tstatic.devices.torch_forms import watching
+from tstatic.devices.fake.with_torch import FakeTorchDevice
+from tstatic.devices.torch.forms import watching
 from tstatic.errors import OutOfMemoryError
 from tstatic.shortage import out_of_memory
 

@@ -17,7 +17,7 @@ from tests.helpers.soak import SOAK
 from tests.helpers.tied_programs import SWITCH, tied_recipe
 from tstatic import devices, flags, static, testing
 from tstatic.errors import IndexRangeError
-from tstatic.fusion import embedding_grad_add
+from tstatic.fusion.patterns import embedding_grad_add
 from tstatic.ir.opdef import op_def
 from tstatic.static.savings import Saving
 

@@ -12,7 +12,7 @@ import tstatic as paddle
 from tstatic import static
 from tstatic.display import html_table, preformatted, size
 from tstatic.fusion.engine import Rejection
-from tstatic.fusion.reasons import REASONS
+from tstatic.fusion.engine.reasons import REASONS
 from tstatic.static.amp.rewrite import Converted
 from tstatic.static.explain import WIDTH, Explanation, OffSwitch, OnHost
 from tstatic.static.property_status import PropertyStatus

@@ -27,13 +27,14 @@ from tests.parallel.test_equality import EVERY_FUSION, Nets, batch_of
 from tests.parallel.test_faults import through
 from tests.parallel.test_golden import CASES
 from tstatic import devices, static, testing
-from tstatic.comm import group, host_transport
-from tstatic.comm.gloo_transport import GlooTransport
+from tstatic.comm import group
+from tstatic.comm.transport import host as host_transport
+from tstatic.comm.transport.gloo_transport import GlooTransport
 from tstatic.devices import queued
 from tstatic.devices.base import QueuedWorkError
-from tstatic.devices.clock import FakeEvent
 from tstatic.devices.cpu import device as cpu_device
 from tstatic.devices.fake import DEVICE, FakeArray, FakeDevice
+from tstatic.devices.fake.clock import FakeEvent
 from tstatic.devices.graphs import LateGraph
 from tstatic.devices.step import Region
 from tstatic.errors import DeviceError, IndexRangeError

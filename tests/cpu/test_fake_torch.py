@@ -22,7 +22,7 @@ from tests.helpers.soak import SOAK, shards
 from tests.parallel.golden import ROWS, Training, net, strategy
 from tests.parallel.test_golden import CASES
 from tstatic import devices, nn, static, testing
-from tstatic.devices.fake_torch import DEVICE, FakeTorchDevice
+from tstatic.devices.fake.with_torch import DEVICE, FakeTorchDevice
 from tstatic.errors import TstaticError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.places import CPUPlace

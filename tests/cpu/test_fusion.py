@@ -13,7 +13,7 @@ import tstatic as paddle
 from tests.helpers.fusion_programs import CASES, Case, build, run
 from tstatic import static
 from tstatic.fusion import FUSIONS, engine
-from tstatic.fusion.reasons import REASONS
+from tstatic.fusion.engine.reasons import REASONS
 from tstatic.ir.opdef import OPS, with_
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.static.compile import compile_program

@@ -14,7 +14,7 @@ from tests.helpers.gpu import Library, first_gpu, trained
 from tests.helpers.gpu_waits import waiting_is_an_error
 from tstatic import static
 from tstatic.devices.cuda import CudaDevice
-from tstatic.devices.torch_forms import torch_form
+from tstatic.devices.torch.forms import torch_form
 from tstatic.ir.frozen import freeze
 from tstatic.ir.opdef import op_def
 from tstatic.places import CPUPlace, CUDAPlace

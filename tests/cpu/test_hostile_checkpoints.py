@@ -16,8 +16,8 @@ import safetensors.numpy
 
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError, near
-from tstatic.runtime import checkpoint, header
-from tstatic.runtime.checkpoint import Checkpoint
+from tstatic.formats import checkpoint, header
+from tstatic.formats.checkpoint import Checkpoint
 
 EMPTY = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
 

@@ -10,7 +10,7 @@ import pytest
 import tstatic as paddle
 from tests.helpers.gradient_programs import COMPUTED, Built, build, learned, run, strategy
 from tstatic import static
-from tstatic.fusion.identity_gradients import eliminate_identity_gradients
+from tstatic.fusion.rewrites.identity_gradients import eliminate_identity_gradients
 from tstatic.ir.frozen import FrozenProgram, freeze
 from tstatic.ir.types import Meta
 from tstatic.plan.known_values import infer_program

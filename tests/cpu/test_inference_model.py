@@ -23,8 +23,7 @@ from tstatic.errors import (
     ShapeError,
     TstaticError,
 )
-from tstatic.ir import serial
-from tstatic.runtime import checkpoint
+from tstatic.formats import checkpoint, serial
 from tstatic.static.variable_files import file_name
 
 X = np.random.default_rng(0).standard_normal((5, 6)).astype("float32")

@@ -13,11 +13,11 @@ import tstatic as paddle
 from tests.helpers.fusion_programs import CASES, build
 from tests.helpers.soak import SOAK
 from tstatic import static
-from tstatic.fusion.codegen import emit as emit_module
-from tstatic.fusion.codegen import reference as reference_module
-from tstatic.fusion.codegen import script as script_module
-from tstatic.fusion.codegen.emit import emit
-from tstatic.fusion.codegen.loop_nest import build as build_group
+from tstatic.fusion.codegen.loops.loop_nest import build as build_group
+from tstatic.fusion.codegen.text import emit as emit_module
+from tstatic.fusion.codegen.text import reference as reference_module
+from tstatic.fusion.codegen.text import script as script_module
+from tstatic.fusion.codegen.text.emit import emit
 from tstatic.ir.drawn import NUMBERS
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp, freeze

@@ -16,7 +16,7 @@ import tstatic as paddle
 from tests.helpers.trees import snapshot
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError
-from tstatic.runtime import files, leftovers
+from tstatic.formats import files, leftovers
 
 ROOT = os.geteuid() == 0
 SAVED = ("m.pdmodel", "m.pdopt", "m.pdparams")

@@ -20,9 +20,9 @@ from tstatic import static, testing
 from tstatic.devices import cpu_device, standing_in
 from tstatic.devices.fake import FakeDevice
 from tstatic.errors import TstaticError
-from tstatic.fusion import linear_cross_entropy
 from tstatic.fusion.codegen.kernel import LibraryProduct
-from tstatic.fusion.row_chunks import Chunks
+from tstatic.fusion.patterns import linear_cross_entropy
+from tstatic.fusion.patterns.row_chunks import Chunks
 from tstatic.static import inquiry
 from tstatic.testing.runner import everything_on
 

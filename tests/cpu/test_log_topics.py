@@ -11,7 +11,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import logs, static
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 
 Lines = pytest.LogCaptureFixture
 

@@ -15,10 +15,10 @@ import tstatic as paddle
 from tests.parity.saved import both_ways, calls, models
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError, NotFoundError, ProgramError, ProgramTypeError, ShapeError
-from tstatic.ir import paddle_program, paddle_proto, paddle_writing
+from tstatic.formats import paddle_program, paddle_proto, paddle_writing
+from tstatic.formats.paddle_attributes import Constants
+from tstatic.formats.schema import OpDesc
 from tstatic.ir.opdef import OPS
-from tstatic.ir.paddle_attributes import Constants
-from tstatic.ir.schema import OpDesc
 from tstatic.runtime.scope import LoDTensor
 
 DATA = Path(__file__).parents[1] / "data"

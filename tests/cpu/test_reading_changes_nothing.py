@@ -29,7 +29,7 @@ from tests.helpers.trees import Entry, snapshot
 from tstatic import static
 from tstatic.cli.app import app
 from tstatic.errors import TstaticError
-from tstatic.runtime import leftovers
+from tstatic.formats import leftovers
 
 pytestmark = pytest.mark.numpy_device("readers are the same on every device")
 

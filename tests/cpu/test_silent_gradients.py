@@ -13,7 +13,7 @@ import tstatic as paddle
 from tests.cpu.test_register_kernel import X, launch
 from tstatic import static, testing
 from tstatic.errors import ProgramError, UnsupportedError
-from tstatic.fusion.registration import registration_text
+from tstatic.fusion.user.registration import registration_text
 from tstatic.ir.opdef import OPS
 
 

@@ -14,8 +14,8 @@ import pytest
 import tstatic as paddle
 from tests.bench.scripts import script
 from tstatic import devices, static
-from tstatic.devices.torch_device import DEVICE, TorchDevice
-from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, watching
+from tstatic.devices.torch.device import DEVICE, TorchDevice
+from tstatic.devices.torch.forms import Blocks, ForeignBlock, Taking, watching
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, float32

@@ -28,8 +28,8 @@ from tests.parallel.test_golden import CASES
 from tests.parity import compare, nets, record, runner
 from tstatic import devices, nn, static, testing
 from tstatic.devices.step import Workspace
-from tstatic.devices.torch_device import DEVICE, TorchArray, TorchDevice
-from tstatic.devices.torch_forms import torch_form
+from tstatic.devices.torch.device import DEVICE, TorchArray, TorchDevice
+from tstatic.devices.torch.forms import torch_form
 from tstatic.errors import DeviceError
 from tstatic.ir import declare
 from tstatic.ir.evaluate import infer_outputs, metas_of

@@ -24,7 +24,7 @@ from tests.helpers.patience import HANG
 from tests.helpers.seed import SEED
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError
-from tstatic.runtime import checkpoint, files
+from tstatic.formats import checkpoint, files
 
 NAMES = ("a", "b", "c")
 KILLS = int(os.environ.get("TSTATIC_KILLS", "0"))

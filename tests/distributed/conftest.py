@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 from tstatic.distributed import fleet
 
 # Nothing here depends on how kernels run.

@@ -9,7 +9,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import distributed, static
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError
 
 

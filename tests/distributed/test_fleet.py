@@ -11,7 +11,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import distributed, fluid, static
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 from tstatic.distributed import fleet
 from tstatic.distributed.fleet.role_maker import (
     PaddleCloudRoleMaker,

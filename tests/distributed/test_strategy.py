@@ -12,7 +12,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.comm.distribution import Exchange
+from tstatic.comm.passes.distribution import Exchange
 from tstatic.distributed import fleet
 from tstatic.distributed.fleet.applied import settings_of
 from tstatic.distributed.fleet.strategy import FIELDS

@@ -22,7 +22,7 @@ from tests.helpers import child, warm
 from tests.helpers.patience import HANG
 from tstatic import places as places_module
 from tstatic import static
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples" / "gpt.py"

@@ -30,7 +30,7 @@ from tests.parallel.test_golden import CASES as GOLDEN
 from tstatic import devices, nn, static, testing
 from tstatic.benchlib.gpu_memory import GpuMemory
 from tstatic.devices.cuda import CudaDevice
-from tstatic.devices.torch_forms import torch_form
+from tstatic.devices.torch.forms import torch_form
 from tstatic.errors import FeedError, IndexRangeError
 from tstatic.ir.opdef import op_def
 from tstatic.places import CPUPlace, CUDAPlace

@@ -15,7 +15,7 @@ import tstatic as paddle
 from tests.helpers.gpu import StandIn
 from tstatic import devices, static
 from tstatic.devices.fake import FakeDevice
-from tstatic.devices.fake_torch import FakeTorchDevice
+from tstatic.devices.fake.with_torch import FakeTorchDevice
 from tstatic.devices.graphs import LateGraph
 from tstatic.devices.queued import QueuedDevice
 from tstatic.errors import TstaticError

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tstatic.comm import group
-from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.transport import Part
+from tstatic.comm.transport.gloo_transport import GlooTransport
 from tstatic.devices import queued
 from tstatic.devices.fake import FakeDevice
 from tstatic.devices.graphs import LateGraph

@@ -11,9 +11,8 @@ from typing import Any
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.ir import paddle_proto as proto
-from tstatic.ir import serial
-from tstatic.runtime import checkpoint
+from tstatic.formats import checkpoint, serial
+from tstatic.formats import paddle_proto as proto
 
 HEAD = b"\x80\x04"
 ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"

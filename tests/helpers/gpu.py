@@ -18,7 +18,7 @@ from tests.helpers.recorded_graph import Pool, Recording
 from tstatic import devices, nn, places, static
 from tstatic.devices import cuda
 from tstatic.devices.cuda import CudaDevice
-from tstatic.devices.kernel_launch import KernelLaunching
+from tstatic.devices.cuda.kernel_launch import KernelLaunching
 from tstatic.devices.step import Stream
 from tstatic.ops.update import common
 

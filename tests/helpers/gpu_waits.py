@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tstatic.devices.cuda import CudaDevice
-from tstatic.devices.torch_forms import TorchForm
+from tstatic.devices.torch.forms import TorchForm
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.helpers import device_faults
-from tstatic.devices import cuda, cuda_graphs, fake, queued
+from tstatic.devices import cuda, fake, queued
 from tstatic.devices.base import QueuedWorkError
 from tstatic.devices.cpu.device import CpuDevice
+from tstatic.devices.cuda import graphs as cuda_graphs
 from tstatic.devices.graphs import LateGraph
 from tstatic.devices.step import Stream
 from tstatic.runtime import ahead, binding, fetch, session

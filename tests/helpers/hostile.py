@@ -31,9 +31,10 @@ import tstatic as paddle
 from tests.helpers import expensive, odd_programs
 from tstatic import fluid, static
 from tstatic.errors import TstaticError, near
-from tstatic.ir import budget, serial
+from tstatic.formats import serial
+from tstatic.formats.objects import dump_object
+from tstatic.ir import budget
 from tstatic.ir.opdef import OPS
-from tstatic.runtime.objects import dump_object
 
 DATA = Path(__file__).parents[1] / "data"
 ROOM, PER_BYTE, PROGRAM_PER_BYTE = 32 << 20, 4, 40

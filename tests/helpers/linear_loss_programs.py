@@ -9,8 +9,9 @@ import pytest
 
 from tests.helpers.epilogue_programs import LayerDraw, draw_until
 from tstatic import testing
-from tstatic.fusion import FUSIONS, linear_cross_entropy
+from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Fusion
+from tstatic.fusion.patterns import linear_cross_entropy
 from tstatic.ir.opdef import ValueRange
 from tstatic.static import pipeline
 

@@ -23,7 +23,7 @@ from tstatic import fluid, static
 from tstatic.benchlib import results, shapes
 from tstatic.cli.perform import perform
 from tstatic.dataset import common
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 
 KERNEL = "def value():\n    return 1\n"
 

@@ -100,7 +100,7 @@ FAMILIES = ("tstatic/ops/", *(f"tstatic/extras/{one}/" for one in ("detection", 
 """Where the files of ops are."""
 # Texts that are types of ops and mean something else here.
 NOT_OPS = {
-    "tstatic/fusion/codegen/lines.py:_INTEGER_TOO": "functions of expressions",
+    "tstatic/fusion/codegen/loops/lines.py:_INTEGER_TOO": "functions of expressions",
     "tstatic/ir/expr.py:_FOLDED": "functions of expressions",
     "tstatic/ir/formula.py:_MATH": "functions of expressions",
     "tstatic/ir/onnx_expr.py:FLOATS_ONLY": "functions of expressions",

@@ -16,14 +16,14 @@ import torch
 import torch.distributed
 
 from tests.helpers.gpu import Library
-from tstatic.comm.nccl import ID_BYTES, TYPES, NcclError
+from tstatic.comm.transport.nccl import ID_BYTES, TYPES, NcclError
 from tstatic.ir.types import dtype_of
 
 DTYPES = {number: dtype_of(name).np for name, number in TYPES.items()}
 
 
 class GlooNccl:
-    """The library of one process: :class:`tstatic.comm.nccl.Library`.
+    """The library of one process: :class:`tstatic.comm.transport.nccl.Library`.
 
     Args:
         folder: Where the processes find each other.

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.helpers.nccl_rules import RuledNccl
 from tests.helpers.patience import HANG
-from tstatic.comm.nccl import TYPES
+from tstatic.comm.transport.nccl import TYPES
 
 
 class Planted:

@@ -14,8 +14,8 @@ from tests.helpers.nccl_rules import RuledNccl, World
 from tests.helpers.patience import HANG
 from tests.helpers.stream_order import Order, OrderedGpu
 from tstatic.comm.group import Communicator, Group
-from tstatic.comm.nccl_transport import NcclPlaces, NcclProcesses, NcclTransport
 from tstatic.comm.transport import Part, ProcessTransport
+from tstatic.comm.transport.nccl_transport import NcclPlaces, NcclProcesses, NcclTransport
 from tstatic.errors import RankFailedError, RankNumericsError
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +36,7 @@ class Board:
 
 
 class ThreadPeers:
-    """A thread in the place of a process: :class:`tstatic.comm.nccl_transport.Peers`."""
+    """A thread in the place of a process: :class:`tstatic.comm.transport.nccl_transport.Peers`."""
 
     def __init__(self, board: Board, ranks: Sequence[int], mine: int) -> None:
         self.rank, self.size = list(ranks).index(mine), len(ranks)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tests.helpers.stream_order import Order, OrderedQueue, Use
-from tstatic.comm.nccl import ID_BYTES, TYPES, NcclError
+from tstatic.comm.transport.nccl import ID_BYTES, TYPES, NcclError
 from tstatic.ir.types import dtype_of
 
 Array = np.ndarray[Any, Any]
@@ -157,7 +157,7 @@ class World:
 
 
 class RuledNccl:
-    """The library of one process, or of a thread that stands for one: :class:`tstatic.comm.nccl.Library`."""
+    """The library of one process, or of a thread that stands for one: :class:`tstatic.comm.transport.nccl.Library`."""
 
     version = "0.0.0"
     where = "tests/helpers/nccl_rules.py"

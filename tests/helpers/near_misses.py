@@ -10,7 +10,7 @@ from typing import Any
 import tstatic as paddle
 from tstatic import static, testing
 from tstatic.fusion.engine import Applied, Fusion
-from tstatic.fusion.pattern import Pattern
+from tstatic.fusion.engine.pattern import Pattern
 from tstatic.ir.declare import NO_FUSE
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import dtype_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.helpers.other_user import IS_ROOT, NOBODY
-from tstatic.runtime import leftovers
+from tstatic.formats import leftovers
 from tstatic.version import __version__
 
 NAMES = (

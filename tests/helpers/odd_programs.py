@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tstatic.ir import paddle_proto as proto
+from tstatic.formats import paddle_proto as proto
 
 OPS = Path(__file__).parents[1] / "data" / "paddle-2.6" / "ops.json.xz"
 NUMBERS = (-(2**62), -(2**31), -1, 0, 10**6, 2**31 - 1, 2**62)

@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tstatic.formats.schema import learning_rate_of
 from tstatic.ir.opdef import EMPTY, OPS, REQUIRED, OpDef
 from tstatic.ir.operator import OperatorBase
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
-from tstatic.ir.schema import learning_rate_of
 from tstatic.ir.types import DTYPES
 from tstatic.nn.regularizer import L1Decay, L2Decay
 

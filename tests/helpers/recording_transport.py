@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.comm.gloo_transport import GlooTransport
+from tstatic.comm.transport.gloo_transport import GlooTransport
 from tstatic.devices.base import Device
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from tests.helpers.gpu import Library, Mark, Queue, StandIn
 from tstatic.devices.base import Memory, MemoryKind
 from tstatic.devices.step import Stream
-from tstatic.devices.torch_device import TorchArray, TorchMemory
+from tstatic.devices.torch.device import TorchArray, TorchMemory
 
 
 class OrderError(AssertionError):

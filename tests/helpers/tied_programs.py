@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.helpers.epilogue_programs import LayerDraw, draw_until
 from tstatic import testing
-from tstatic.fusion import embedding_grad_add
+from tstatic.fusion.patterns import embedding_grad_add
 from tstatic.ir.opdef import ValueRange
 
 SWITCH = embedding_grad_add.FUSION.switch

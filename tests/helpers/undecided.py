@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.helpers.special_values import largest
-from tstatic.fusion.codegen.products import is_product, is_product_gradient
+from tstatic.fusion.codegen.matrix.products import is_product, is_product_gradient
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.frozen import FrozenOp, freeze
 from tstatic.ir.program import Program

@@ -12,8 +12,10 @@ import pytest
 
 from tests.helpers.drawn import only
 from tstatic import testing
-from tstatic.fusion import auto, cache, engine, view
-from tstatic.fusion.view import View
+from tstatic.fusion import engine
+from tstatic.fusion.engine import cache, view
+from tstatic.fusion.engine.view import View
+from tstatic.fusion.patterns import auto
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.operator import OpRole

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import interpret
-from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import RNG, Kernel, Launch, Launches, LibraryProduct
-from tstatic.fusion.engine import loop_nest
+from tstatic.fusion.engine import cache, loop_nest
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, meta_of, metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef

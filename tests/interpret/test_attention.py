@@ -9,9 +9,9 @@ import pytest
 
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_gemm import CLOSE, numbers, op
-from tstatic.fusion.codegen.attention import attention_kernel
-from tstatic.fusion.codegen.attention_grad import attention_grad_kernel
-from tstatic.fusion.codegen.attention_parts import Attention, Gradient
+from tstatic.fusion.attention.grad import attention_grad_kernel
+from tstatic.fusion.attention.kernel import attention_kernel
+from tstatic.fusion.attention.parts import Attention, Gradient
 from tstatic.ir.frozen import FrozenOp
 from tstatic.target import A100, B200, H200, TINY
 

@@ -20,7 +20,7 @@ from tests.helpers.drawn import BY_NAME, only
 from tests.interpret.faults import Fault, _replaced, caught
 from tests.interpret.kernels import run_kernel
 from tstatic import static, testing
-from tstatic.fusion.codegen.attention_library import MOST_BYTES, LibraryWay, cuts
+from tstatic.fusion.attention.library import MOST_BYTES, LibraryWay, cuts
 from tstatic.fusion.codegen.kernel import Kernel, LibraryProduct
 from tstatic.ir.types import Meta
 from tstatic.runtime import generated

@@ -19,7 +19,7 @@ from tstatic.benchlib.peers import tstatic
 from tstatic.benchlib.rows import Row
 from tstatic.benchlib.suite import Selection, Suite, chosen_rows
 from tstatic.errors import ProgramError
-from tstatic.fusion.codegen import rows as rows_template
+from tstatic.fusion.codegen.loops import rows as rows_template
 from tstatic.target import H200, Blocks, planning_with
 
 SIZES = """

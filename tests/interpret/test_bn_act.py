@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
-from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
+from tstatic.fusion.codegen.channels.batch_norm import batch_norm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 from tstatic.target import DEFAULT_TARGET, TINY

@@ -38,9 +38,9 @@ from tests.kernels import registry
 from tstatic import devices, flags, static, testing
 from tstatic.devices.planned import PlannedDevice
 from tstatic.errors import MissingPackageError, ProgramError
-from tstatic.fusion import cache
-from tstatic.fusion.codegen.emit import prelude_functions
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.text.emit import prelude_functions
+from tstatic.fusion.engine import cache
 from tstatic.runtime import generated
 from tstatic.target import A100, H100, H200
 

@@ -12,8 +12,8 @@ import pytest
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_relu_depthwise_conv import op
 from tstatic.chips.sources import sources
-from tstatic.fusion.codegen.composite import compose
 from tstatic.fusion.codegen.kernel import RNG, Kernel, KernelLocal
+from tstatic.fusion.codegen.text.composite import compose
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.rng import RngKey

@@ -14,8 +14,8 @@ from tests.helpers.loss_programs import HEADS, build, vanishing
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_pointwise import size_of_terms, unit
 from tests.interpret.test_programs import TOLERANCE, close
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.rows import BLOCK, LONGEST
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.loops.rows import BLOCK, LONGEST
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS

@@ -23,9 +23,9 @@ from tests.interpret.test_attention import made as attention_of
 from tests.interpret.test_gemm import numbers
 from tests.interpret.test_script import run_here
 from tstatic import static, testing
-from tstatic.fusion import cache
-from tstatic.fusion.codegen.attention import attention_kernel
+from tstatic.fusion.attention.kernel import attention_kernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.engine import cache
 from tstatic.target import H200, TINY
 
 FUSION = BY_NAME["dot_product_attention"]

@@ -19,8 +19,8 @@ from tests.interpret.kernels import by_kernel_and_reference
 from tstatic import devices, static
 from tstatic.devices import interpret
 from tstatic.devices.fake import FakeDevice
-from tstatic.fusion import cache
-from tstatic.fusion.codegen.emit import helpers, module
+from tstatic.fusion.codegen.text.emit import helpers, module
+from tstatic.fusion.engine import cache
 from tstatic.ir.opdef import OPS
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.types import dtype_of

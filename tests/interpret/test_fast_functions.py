@@ -9,8 +9,8 @@ import pytest
 
 from tests.interpret.kernels import run_kernel
 from tstatic.flags import using_numerics
-from tstatic.fusion.codegen.emit import emit
-from tstatic.fusion.codegen.loop_nest import build
+from tstatic.fusion.codegen.loops.loop_nest import build
+from tstatic.fusion.codegen.text.emit import emit
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 from tstatic.ir.types import Meta, dtype_of

@@ -11,9 +11,9 @@ import pytest
 import tstatic as paddle
 from tstatic import static, testing
 from tstatic.devices import interpret
-from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.codegen.strip_sums import StripSum, strip_sums
+from tstatic.fusion.codegen.update.strip_sums import StripSum, strip_sums
+from tstatic.fusion.engine import cache
 from tstatic.ir.types import dtype_of
 from tstatic.static import pipeline
 from tstatic.target import TINY

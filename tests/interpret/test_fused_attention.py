@@ -14,8 +14,9 @@ from tests.helpers.attention_blocks import PACKINGS, Block, drawn_block, recipe
 from tests.helpers.drawn import BY_NAME, applied_of, codes_of, only, told_of, types_of
 from tests.helpers.soak import SOAK, shards
 from tstatic import static, testing
-from tstatic.fusion.codegen import attention_grad, attention_module
-from tstatic.fusion.codegen.attention_tiles import Blocks
+from tstatic.fusion.attention import grad as attention_grad
+from tstatic.fusion.attention import module as attention_module
+from tstatic.fusion.attention.tiles import Blocks
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.runtime.scope import Scope

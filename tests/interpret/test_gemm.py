@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
-from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel, Launch, Launches, LibraryProduct
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.matrix.gemm import gemm_kernel
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.rng import RngKey

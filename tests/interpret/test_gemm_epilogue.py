@@ -14,7 +14,7 @@ from tests.helpers.soak import SOAK, shards
 from tests.interpret.faults import PRODUCT_FAULTS, Fault, caught
 from tests.interpret.kernels import check_grids, kind_of
 from tstatic import testing
-from tstatic.fusion.codegen.products import is_product, is_product_gradient
+from tstatic.fusion.codegen.matrix.products import is_product, is_product_gradient
 from tstatic.ir.opdef import op_def
 from tstatic.testing.runner import everything_on, trial_of_recipe
 

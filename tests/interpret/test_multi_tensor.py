@@ -16,12 +16,12 @@ from tstatic import static
 from tstatic.chips.sources import sources
 from tstatic.devices import interpret
 from tstatic.errors import FeedTypeError
-from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import STOPPED, Kernel
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.segments import segments
-from tstatic.fusion.codegen.square_sum import square_sum_kernel
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.update import update_kernel
+from tstatic.fusion.codegen.update.segments import segments
+from tstatic.fusion.codegen.update.square_sum import square_sum_kernel
+from tstatic.fusion.engine import cache
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS

@@ -13,7 +13,7 @@ import tstatic as paddle
 from tests.helpers.gpu import REAL, StandIn
 from tstatic import devices, places, static
 from tstatic.devices import cuda
-from tstatic.devices.kernel_launch import KernelLaunching
+from tstatic.devices.cuda.kernel_launch import KernelLaunching
 from tstatic.errors import NoRoomError
 from tstatic.places import CPUPlace, CUDAPlace
 

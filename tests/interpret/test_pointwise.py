@@ -11,8 +11,8 @@ import pytest
 from tests.interpret.kernels import metas_by_name, run_kernel, ulps
 from tests.ops import sampler
 from tstatic.fusion.codegen.define import is_pointwise
-from tstatic.fusion.codegen.emit import emit
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, build
+from tstatic.fusion.codegen.text.emit import emit
 from tstatic.ir.expr import FUNCTIONS
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef

@@ -11,7 +11,7 @@ import tstatic as paddle
 from tests.helpers.drawn import only
 from tests.interpret.kernels import run_kernel
 from tstatic import static
-from tstatic.devices.torch_forms import TorchForm
+from tstatic.devices.torch.forms import TorchForm
 from tstatic.fusion.codegen.kernel import Kernel, Launches, LibraryProduct
 from tstatic.ir.types import Meta, float32
 from tstatic.runtime.product_and_add import PRODUCT_AND_ADD

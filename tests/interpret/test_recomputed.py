@@ -15,7 +15,7 @@ from tests.helpers.gradient_programs import COMPUTED, build, run
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_bn_act import DTYPES, STATISTICS, arrays_for, backward, forward, on_a_gpu
 from tstatic import static
-from tstatic.fusion.codegen.batch_norm import RECOMPUTES, batch_norm_kernel
+from tstatic.fusion.codegen.channels.batch_norm import RECOMPUTES, batch_norm_kernel
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.cpu.depthwise_nets import net, trained
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
-from tstatic.fusion.codegen.depthwise import relu_depthwise_kernel
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.channels.depthwise import relu_depthwise_kernel
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 from tstatic.target import DEFAULT_TARGET, TINY

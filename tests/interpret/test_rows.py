@@ -19,7 +19,7 @@ from tests.interpret.test_programs import close
 from tests.ops import sampler
 from tstatic import static
 from tstatic.fusion.codegen.define import works_on_rows
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS

@@ -28,7 +28,7 @@ from tests.interpret.test_composite import made as composite
 from tstatic import static
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.codegen.segments import HELPER, segments
+from tstatic.fusion.codegen.update.segments import HELPER, segments
 from tstatic.target import DEFAULT_TARGET, TINY
 
 F = paddle.nn.functional
@@ -129,7 +129,7 @@ TEMPLATES = (
 
 def test_the_templates_are_all() -> None:
     root = Path(static.__file__).parents[1] / "fusion"
-    stated = "".join(f.read_text() for f in sorted((root / "codegen").glob("*.py")))
+    stated = "".join(f.read_text() for f in sorted((root / "codegen").rglob("*.py")))
     named = set(re.findall(r'(?:finish|assemble|named)\([^"\n]*"([a-z_]+)"', stated)) - {""}
     assert named <= set(TEMPLATES)
     assert set(all_templates()) == set(TEMPLATES)

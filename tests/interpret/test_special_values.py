@@ -18,11 +18,10 @@ from tests.interpret.test_pointwise import has_forms
 from tests.ops import sampler
 from tstatic import static
 from tstatic.errors import TstaticError
-from tstatic.fusion import cache
 from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.codegen.kernel import Kernel, Launches, power_of_two
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.engine import loop_nest
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
+from tstatic.fusion.engine import cache, loop_nest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import GRAD, NO_ATTRS, OPS, OpDef, ValueRange, op_def
 from tstatic.ir.types import DType, dtype_of

@@ -26,11 +26,11 @@ from tests.helpers.quick_interpreter import interpret_quickly
 from tests.helpers.soak import SOAK
 from tstatic import static, testing
 from tstatic.flags import using_numerics
-from tstatic.fusion import in_turn
-from tstatic.fusion.codegen import gemm
-from tstatic.fusion.codegen.gemm_tail import Tail
-from tstatic.fusion.codegen.gemm_tiles import Tile, tiles_of
 from tstatic.fusion.codegen.kernel import Launch
+from tstatic.fusion.codegen.matrix import gemm
+from tstatic.fusion.codegen.matrix.gemm_tail import Tail
+from tstatic.fusion.codegen.matrix.gemm_tiles import Tile, tiles_of
+from tstatic.fusion.patterns import in_turn
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, bfloat16

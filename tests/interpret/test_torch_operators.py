@@ -13,7 +13,7 @@ from tests.helpers.fusion_programs import CASES, Case, build, run
 from tests.helpers.gpu import trained
 from tests.helpers.soak import SOAK
 from tstatic import devices, static, testing
-from tstatic.devices.torch_device import TorchDevice
+from tstatic.devices.torch.device import TorchDevice
 from tstatic.places import CPUPlace
 from tstatic.testing.runner import baseline_of, everything_on, trial_of_recipe
 

@@ -39,8 +39,8 @@ from tstatic import devices, nn, static  # noqa: E402 - behind the fork
 from tstatic.chips import ahead  # noqa: E402 - behind the fork
 from tstatic.chips.processes import Worker  # noqa: E402 - behind the fork
 from tstatic.errors import NoRoomError  # noqa: E402 - behind the fork
-from tstatic.fusion import cache  # noqa: E402 - behind the fork
 from tstatic.fusion.codegen.kernel import Kernel, Launch  # noqa: E402 - behind the fork
+from tstatic.fusion.engine import cache  # noqa: E402 - behind the fork
 
 FAULTY = """
 import importlib.util, json, os, sys, time

@@ -19,9 +19,9 @@ from tstatic.chips.sources import sources
 from tstatic.errors import ProgramError
 from tstatic.fusion import FUSIONS, engine
 from tstatic.fusion.codegen.define import draws as draws_in_kernels
-from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.single_op import kernel_per_draw
+from tstatic.fusion.codegen.matrix.gemm import gemm_kernel
+from tstatic.fusion.patterns.single_op import kernel_per_draw
 from tstatic.ir.build import emit
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, op_def

@@ -25,7 +25,7 @@ from tstatic.chips.sources import sources
 from tstatic.flags import using_numerics
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import kernels_of
-from tstatic.fusion.single_op import kernel_per_op
+from tstatic.fusion.patterns.single_op import kernel_per_op
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.runtime.scope import Scope
 from tstatic.static.compile import compile_program

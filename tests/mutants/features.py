@@ -39,9 +39,9 @@ FLEET = (
            "positive[1:] + positive[1:]", (D + "test_programs.py",), "recommender"),
     Mutant("distributed/fleet/applied.py", "recomputing", "statement", "rule._checkpoints = before", "pass",
            (O + "test_lent_settings.py",)),
-    Mutant("comm/hierarchy.py", "choose_hierarchy", "comparison", "1 < block < launch.size", "1 < block <= launch.size",
+    Mutant("comm/transport/hierarchy.py", "choose_hierarchy", "comparison", "1 < block < launch.size", "1 < block <= launch.size",
            (COMM + "test_hierarchy.py",), "reason_is_said"),
-    Mutant("comm/row_sums.py", "add_rows_in_order", "value", "np.float32 if low else first.dtype", "first.dtype",
+    Mutant("comm/passes/row_sums.py", "add_rows_in_order", "value", "np.float32 if low else first.dtype", "first.dtype",
            (U + "test_row_gradients.py",), "replicas"),
     Mutant("distributed/fleet/role_maker.py", "node_num", "condition",
            "mine.local_size and mine.size % mine.local_size == 0", "mine.local_size", (D + "test_fleet.py",), "machines"),
@@ -56,10 +56,10 @@ PRECISION = (
            (A + "test_rewrite.py",), "overwritten"),
     Mutant("static/amp/rewrite.py", "Rewrite._decide", "value", "made[-1]", "made[0]",
            (A + "test_paddle.py",), "attention", number=1),
-    Mutant("static/amp/optimizer.py", "OptimizerWithMixedPrecision.apply_gradients", "statement",
+    Mutant("optimizer/mixed_precision.py", "OptimizerWithMixedPrecision.apply_gradients", "statement",
            "self._optimizer._skip_update = self._optimizer._sparse = None", "pass",
            (O + "test_lent_settings.py",)),
-    Mutant("static/amp/optimizer.py", "OptimizerWithMixedPrecision.amp_init", "condition",
+    Mutant("optimizer/mixed_precision.py", "OptimizerWithMixedPrecision.amp_init", "condition",
            "precision.level == 'O2' or use_fp16_test", "use_fp16_test",
            (A + "test_rewrite.py",), "test_program"),
     Mutant("ops/update/loss_scaling.py", "next_scale", "call", "max(scale * decr_ratio, 1.0)", "scale * decr_ratio",
@@ -128,7 +128,7 @@ FILES = (
            "self.scheduler.set_state_dict(before)", "pass", (C + "test_checkpoint_manager.py",), "schedule_keeps"),
     Mutant("static/checkpoint_manager.py", "CheckpointManager._rotate", "comparison", "s <= step", "True",
            (C + "test_checkpoint_manager.py",), "looked_for_again"),
-    Mutant("runtime/pickles.py", "_Reader.array", "value",
+    Mutant("formats/pickles.py", "_Reader.array", "value",
            "flat.reshape(shape[::-1]).T if fortran is True else flat.reshape(shape)", "flat.reshape(shape)",
            (U + "test_pickles.py",), "what_python_writes"),
     Mutant("static/object_files.py", "save", "comparison", "1 < protocol < 5", "1 < protocol <= 5",
@@ -157,14 +157,14 @@ EXPLAINED = (
 )
 
 ATTENTION = (
-    Mutant("fusion/causal.py", "_keeps", "comparison", "op.attrs['scale'] > 0", "True",
+    Mutant("fusion/attention/causal.py", "_keeps", "comparison", "op.attrs['scale'] > 0", "True",
            (C + "test_causal_attention.py",), "follows_the_mask"),
-    Mutant("fusion/codegen/attention_grad.py", "_Gradients._weights_again", "value",
+    Mutant("fusion/attention/grad.py", "_Gradients._weights_again", "value",
            "[f'p = tl.where({seen}, p, 0.0)'] if seen else []", "[]",
            (I + "test_dot_product_attention.py",), interpret=True),
-    Mutant("fusion/codegen/attention_parts.py", "Sizes.batch_of_head", "operation", "other * size", "other",
+    Mutant("fusion/attention/parts.py", "Sizes.batch_of_head", "operation", "other * size", "other",
            (U + "test_attention_parts.py",)),
-    Mutant("fusion/causal.py", "triangle", "call", "(hidden < 0).all()", "(hidden < 0).any()",
+    Mutant("fusion/attention/causal.py", "triangle", "call", "(hidden < 0).all()", "(hidden < 0).any()",
            (U + "test_causal.py",), "not_causal"),
 )
 
@@ -190,7 +190,7 @@ IMAGES = (
 )
 
 DEVICES = (
-    Mutant("devices/fake.py", "FakeDevice.free", "statement", "memory._buffer.array[...] = 255", "pass",
+    Mutant("devices/fake/__init__.py", "FakeDevice.free", "statement", "memory._buffer.array[...] = 255", "pass",
            (U + "test_devices.py",), "freed"),
     Mutant("forks.py", "_after_in_child", "statement", "one.lock._at_fork_reinit()", "pass",
            (U + "test_forks.py",), "too_long"),

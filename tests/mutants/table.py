@@ -35,7 +35,7 @@ KERNELS = (
         "elementwise_sub or elementwise_add",
     ),
     Mutant(
-        "fusion/codegen/row_blocks.py",
+        "fusion/codegen/loops/row_blocks.py",
         "passes",
         "text",
         "f'sum_{name} += tl.where(mask, {made.text}, 0.0)'",
@@ -44,7 +44,7 @@ KERNELS = (
         interpret=True,
     ),
     Mutant(
-        "fusion/codegen/row_blocks.py",
+        "fusion/codegen/loops/row_blocks.py",
         "_loop",
         "text",
         "f'mask = row_mask & (columns < {length})'",
@@ -53,7 +53,7 @@ KERNELS = (
         interpret=True,
     ),
     Mutant(
-        "fusion/codegen/sums.py",
+        "fusion/codegen/loops/sums.py",
         "finished",
         "call",
         "math.ceil(kept / columns)",
@@ -62,7 +62,7 @@ KERNELS = (
         interpret=True,
     ),
     Mutant(
-        "fusion/codegen/update.py",
+        "fusion/codegen/update/__init__.py",
         "_Update.kernel",
         "call",
         "Writer(rounds_once=True)",
@@ -72,7 +72,7 @@ KERNELS = (
         interpret=True,
     ),
     Mutant(
-        "fusion/codegen/update.py",
+        "fusion/codegen/update/__init__.py",
         "_Update.prepare",
         "text",
         "f'numbers += tensor * {len(self.numbers)}'",
@@ -377,7 +377,7 @@ PASSES = (
         "gradient",
     ),
     Mutant(
-        "fusion/view.py",
+        "fusion/engine/view.py",
         "View.needed",
         "condition",
         "value in self.fetched or value in self.kept or any((i not in inside for i in self.readers.get(value, ())))",
@@ -385,7 +385,7 @@ PASSES = (
         (C + "test_fusion.py",),
     ),
     Mutant(
-        "fusion/engine.py",
+        "fusion/engine/__init__.py",
         "_is_resolved",
         "comparison",
         "len(into) == 1",
@@ -394,7 +394,7 @@ PASSES = (
         "neighbours",
     ),
     Mutant(
-        "fusion/row_chunks.py",
+        "fusion/patterns/row_chunks.py",
         "Chunks._slice",
         "call",
         "sum(self.sizes[:number])",
@@ -403,7 +403,7 @@ PASSES = (
         "chunks_give",
     ),
     Mutant(
-        "fusion/row_groups.py",
+        "fusion/patterns/row_groups.py",
         "_find_waiting",
         "operation",
         "level.get(v, 0) + (v in made)",
@@ -438,7 +438,7 @@ CACHE_KEYS = (
         "one_net",
     ),
     Mutant(
-        "fusion/cache.py",
+        "fusion/engine/cache.py",
         "_state",
         "comparison",
         "file.read(len(data) + 1) == data",
@@ -446,7 +446,7 @@ CACHE_KEYS = (
         ("tests/unit/kernel_cache",),
     ),
     Mutant(
-        "fusion/cache.py",
+        "fusion/engine/cache.py",
         "_stem",
         "call",
         "hashlib.sha256(data).hexdigest()",
@@ -540,7 +540,7 @@ DEVICES = (
 
 FILES = (
     Mutant(
-        "runtime/checkpoint.py",
+        "formats/checkpoint.py",
         "_tensor",
         "comparison",
         "row.sha256 != _digest(raw.data)",
@@ -548,7 +548,7 @@ FILES = (
         (C + "test_checkpoint.py",),
     ),
     Mutant(
-        "runtime/checkpoint.py",
+        "formats/checkpoint.py",
         "encode",
         "call",
         "checkpoint.kinds.get(name, 'state')",
@@ -556,7 +556,7 @@ FILES = (
         (C + "test_checkpoint.py",),
     ),
     Mutant(
-        "runtime/header.py",
+        "formats/header.py",
         "_manifest",
         "comparison",
         "hashlib.sha256(data).hexdigest() != metadata.get('tstatic.sha256')",
@@ -564,7 +564,7 @@ FILES = (
         (C + "test_checkpoint.py",),
     ),
     Mutant(
-        "runtime/files.py",
+        "formats/files.py",
         "_open",
         "call",
         "leftovers.open_committed(place)",
@@ -572,7 +572,7 @@ FILES = (
         (C + "test_leftovers.py",),
     ),
     Mutant(
-        "runtime/leftovers.py",
+        "formats/leftovers.py",
         "_open_folder",
         "operation",
         "os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW",
@@ -580,7 +580,7 @@ FILES = (
         (C + "test_leftovers.py",),
     ),
     Mutant(
-        "runtime/leftovers.py",
+        "formats/leftovers.py",
         "_checked",
         "condition",
         "listed is not None and name not in listed",
@@ -596,7 +596,7 @@ FILES = (
         (C + "test_inference_model.py",),
     ),
     Mutant(
-        "ir/schema.py",
+        "formats/schema.py",
         "_plain",
         "comparison",
         "hint is bool",
@@ -641,7 +641,7 @@ PARALLEL = (
         ),
     ),
     Mutant(
-        "comm/data_parallel.py",
+        "comm/passes/data_parallel.py",
         "scaled",
         "operation",
         "float(op.attrs['value']) * scale",
@@ -652,7 +652,7 @@ PARALLEL = (
         ),
     ),
     Mutant(
-        "comm/run_sums.py",
+        "comm/passes/run_sums.py",
         "between",
         "operation",
         "loose - runs",
@@ -679,7 +679,7 @@ PARALLEL = (
         "strict",
     ),
     Mutant(
-        "comm/data_parallel.py",
+        "comm/passes/data_parallel.py",
         "_owners",
         "call",
         "min(range(replicas), key=lambda r: (load[r], r))",
@@ -688,7 +688,7 @@ PARALLEL = (
         "passes_insert",
     ),
     Mutant(
-        "comm/data_parallel.py",
+        "comm/passes/data_parallel.py",
         "_collected",
         "comparison",
         "renamed[v][1] < i",
@@ -699,7 +699,7 @@ PARALLEL = (
         ),
     ),
     Mutant(
-        "comm/buckets.py",
+        "comm/passes/buckets.py",
         "cut",
         "comparison",
         "bucket.nbytes + meta.nbytes > most",
@@ -707,7 +707,7 @@ PARALLEL = (
         ("tests/comm/test_buckets.py",),
     ),
     Mutant(
-        "comm/low_gradients.py",
+        "comm/passes/low_gradients.py",
         "send_low",
         "call",
         "min(g.read, end)",
@@ -725,7 +725,7 @@ PARALLEL = (
         "rings_have_streams",
     ),
     Mutant(
-        "comm/ordered_sum.py",
+        "comm/transport/ordered_sum.py",
         "add_in_order",
         "value",
         "parts[1:]",
@@ -736,7 +736,7 @@ PARALLEL = (
         ),
     ),
     Mutant(
-        "comm/door.py",
+        "comm/rendezvous/door.py",
         "Door._answer",
         "comparison",
         "newcomer.age > time.monotonic() - self._formed",
@@ -745,7 +745,7 @@ PARALLEL = (
         "as_old_as_itself",
     ),
     Mutant(
-        "comm/finite_gradients.py",
+        "comm/passes/finite_gradients.py",
         "WatchedSum.__call__",
         "operation",
         "not _is_finite(total)",
@@ -754,7 +754,7 @@ PARALLEL = (
         "place_is_named",
     ),
     Mutant(
-        "comm/finite_gradients.py",
+        "comm/passes/finite_gradients.py",
         "WatchedSum._blame",
         "call",
         "np.where(theirs, total, 0)",
@@ -772,7 +772,7 @@ PARALLEL = (
         "binds_anew",
     ),
     Mutant(
-        "comm/host_transport.py",
+        "comm/transport/host.py",
         "HostTransport.scatter",
         "operation",
         "mine * out.size",
@@ -781,7 +781,7 @@ PARALLEL = (
         "row_of_the_sum",
     ),
     Mutant(
-        "comm/gloo_transport.py",
+        "comm/transport/gloo_transport.py",
         "GlooTransport._sum",
         "comparison",
         "roots[i] == self.rank",
@@ -790,7 +790,7 @@ PARALLEL = (
         "every_kind",
     ),
     Mutant(
-        "comm/nccl_transport.py",
+        "comm/transport/nccl_transport.py",
         "_summed",
         "operation",
         "array.size * (2 if name in _PAIRS else 1)",
@@ -799,7 +799,7 @@ PARALLEL = (
         "all_dtypes",
     ),
     Mutant(
-        "comm/nccl.py",
+        "comm/transport/nccl.py",
         "Nccl.group",
         "statement",
         "self._library.ncclGroupEnd()",
@@ -807,9 +807,11 @@ PARALLEL = (
         ("tests/comm/test_nccl_binding.py",),
         "ends_also_on_an_error",
     ),
-    Mutant("comm/gloo.py", "pack", "statement", "start += array.size", "pass", ("tests/comm/test_processes.py",)),
     Mutant(
-        "comm/hierarchy.py",
+        "comm/transport/gloo.py", "pack", "statement", "start += array.size", "pass", ("tests/comm/test_processes.py",)
+    ),
+    Mutant(
+        "comm/transport/hierarchy.py",
         "choose_hierarchy",
         "operation",
         "launch.size % wanted",
@@ -1074,7 +1076,7 @@ DATA = (
         "a_stage_that_fails",
     ),
     Mutant(
-        "runtime/report_files.py",
+        "formats/report_files.py",
         "save_report",
         "statement",
         "beside.unlink(missing_ok=True)",
@@ -1083,7 +1085,7 @@ DATA = (
         "leaves_what_was_there",
     ),
     Mutant(
-        "runtime/pickles.py",
+        "formats/pickles.py",
         "_Reader.array",
         "statement",
         "self.budget.spend(_ARRAY + 16 * len(shape) + len(data))",
@@ -1201,7 +1203,7 @@ COMMANDS = (
 CHIPS = (
     Mutant("target.py", "of_chip", "condition", "bandwidth or whole", "whole", (U + "test_target.py",), "data_sheet"),
     Mutant(
-        "fusion/choice.py",
+        "fusion/engine/choice.py",
         "_refused",
         "comparison",
         "device is None",
@@ -1239,7 +1241,7 @@ CHIPS = (
         interpret=True,
     ),
     Mutant(
-        "fusion/choice.py",
+        "fusion/engine/choice.py",
         "choose",
         "comparison",
         "device.way < len(ways)",
@@ -1249,7 +1251,7 @@ CHIPS = (
         interpret=True,
     ),
     Mutant(
-        "fusion/codegen/gemm.py",
+        "fusion/codegen/matrix/gemm.py",
         "_Part._combines",
         "comparison",
         "self.rest is None",
@@ -1259,7 +1261,7 @@ CHIPS = (
         interpret=True,
     ),
     Mutant(
-        "fusion/view.py",
+        "fusion/engine/view.py",
         "View.between",
         "condition",
         "not inside",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.ops.sampler import Sample, op_types, run, samples
 from tstatic.fusion.codegen.define import define, define_channels
-from tstatic.fusion.codegen.reference import Reference
+from tstatic.fusion.codegen.text.reference import Reference
 from tstatic.ir.channels import CHANNEL_SUMS, Channels
 from tstatic.ir.evaluate import infer_outputs, metas_of
 from tstatic.ir.frozen import FrozenOp

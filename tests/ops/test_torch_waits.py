@@ -20,7 +20,7 @@ from tests.ops.oracles import check_lower, run_torch
 from tests.ops.sampler import Sample, op_types, samples
 from tests.ops.test_torch_forms import call, outputs, run_on_meta, tensors
 from tstatic import static
-from tstatic.devices.torch_forms import torch_form
+from tstatic.devices.torch.forms import torch_form
 from tstatic.ir.frozen import freeze
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.torch_tables import Tables, fresh

@@ -9,7 +9,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import fluid, static
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 from tstatic.distributed import fleet
 
 

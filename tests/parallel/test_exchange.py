@@ -14,10 +14,10 @@ import tstatic as paddle
 from tests.helpers.gpu import first_gpu
 from tests.parallel.golden import Net, strategy
 from tstatic import devices, fluid, static
-from tstatic.comm.data_parallel import distribute
-from tstatic.comm.distribution import Distribution, Exchange
-from tstatic.devices.clock import FakeStream
+from tstatic.comm.passes.data_parallel import distribute
+from tstatic.comm.passes.distribution import Distribution, Exchange
 from tstatic.devices.fake import FakeDevice
+from tstatic.devices.fake.clock import FakeStream
 from tstatic.static import pipeline
 from tstatic.static.compiled_program import Settings
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy

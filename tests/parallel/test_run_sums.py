@@ -15,8 +15,8 @@ import tstatic as paddle
 from tests.parallel.merging import RUNS, Job, Kind, Rule, clipped, momentum, rows, scaled
 from tests.parallel.test_late_devices import Net, backend, visits
 from tstatic import devices, profiler, static
-from tstatic.comm.data_parallel import distribute
-from tstatic.comm.distribution import Distribution, Report
+from tstatic.comm.passes.data_parallel import distribute
+from tstatic.comm.passes.distribution import Distribution, Report
 from tstatic.errors import RankNumericsError
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.runtime.parted import Parted

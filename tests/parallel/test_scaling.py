@@ -17,11 +17,11 @@ import pytest
 import tstatic as paddle
 from tests.parallel.golden import Net, Training, strategy
 from tstatic import static
-from tstatic.comm.buckets import parts
-from tstatic.comm.data_parallel import distribute
-from tstatic.comm.distribution import Distribution, Report
-from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.group import Group
+from tstatic.comm.passes.buckets import parts
+from tstatic.comm.passes.data_parallel import distribute
+from tstatic.comm.passes.distribution import Distribution, Report
+from tstatic.comm.transport.gloo_transport import GlooTransport
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.runtime.replica_threads import ReplicaThreads

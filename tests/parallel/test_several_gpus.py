@@ -14,10 +14,10 @@ from tests.helpers.patience import HANG
 from tests.helpers.stream_order import Order, OrderedGpu, OrderError
 from tests.parallel.test_late_devices import KINDS, ROWS, Net, visits
 from tstatic import flags, places
-from tstatic.comm import nccl
+from tstatic.comm.transport import nccl
 from tstatic.devices import cuda
 from tstatic.devices.base import Event
-from tstatic.devices.cuda_graphs import CudaStream
+from tstatic.devices.cuda.graphs import CudaStream
 from tstatic.devices.step import Stream
 from tstatic.errors import IndexRangeError, MissingPackageError, PlaceError
 from tstatic.places import CPUPlace, CUDAPlace

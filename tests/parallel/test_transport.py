@@ -12,10 +12,10 @@ import tstatic as paddle
 from tests.helpers.recording_transport import RecordingTransport, Tally
 from tests.parallel.golden import Net, Training, strategy
 from tstatic import devices, static
-from tstatic.comm import choice, group
-from tstatic.comm.gloo_transport import GlooTransport
-from tstatic.comm.host_transport import HostTransport
-from tstatic.comm.transport import Part
+from tstatic.comm import group
+from tstatic.comm.transport import Part, choice
+from tstatic.comm.transport.gloo_transport import GlooTransport
+from tstatic.comm.transport.host import HostTransport
 from tstatic.devices.fake import FakeDevice
 from tstatic.ir.types import dtype_of
 from tstatic.runtime.replica_threads import ReplicaThreads

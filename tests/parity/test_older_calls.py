@@ -317,7 +317,7 @@ def test_samples_have_the_shapes_of_1x() -> None:
 def test_a_variable_is_loaded_whenever_the_program_runs(tmp_path: Path) -> None:
     w = L.create_parameter([2], "float32", default_initializer=fluid.initializer.Constant(1.0))
     L.load(w, str(tmp_path / "w"))
-    from tstatic.runtime import files, paddle_tensors
+    from tstatic.formats import files, paddle_tensors
 
     files.write({tmp_path / "w": paddle_tensors.encode([np.array([2.5, 3.5], "float32")])})
     np.testing.assert_array_equal(run(w)[0], [2.5, 3.5])

@@ -9,8 +9,9 @@ import pytest
 
 from tests.profiler.nets import Net
 from tstatic import devices, profiler, records
-from tstatic.devices import cuda, torch_kernels
-from tstatic.devices.torch_kernels import kernels_of
+from tstatic.devices import cuda
+from tstatic.devices.torch import kernels as torch_kernels
+from tstatic.devices.torch.kernels import kernels_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 

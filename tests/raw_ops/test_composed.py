@@ -10,8 +10,8 @@ import pytest
 
 import tstatic as paddle
 from tstatic import errors, static
-from tstatic.ir import paddle_proto as proto
-from tstatic.ir import paddle_writing
+from tstatic.formats import paddle_proto as proto
+from tstatic.formats import paddle_writing
 from tstatic.ir.composed import COMPOSED, composed_op
 from tstatic.ir.opdef import OPS
 from tstatic.no_effect import declared

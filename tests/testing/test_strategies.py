@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tstatic as paddle
 from tstatic import static, testing
 from tstatic.errors import NotFoundError, ProgramError, ProgramTypeError
-from tstatic.fusion.pattern import Op, Pattern
+from tstatic.fusion.engine.pattern import Op, Pattern
 from tstatic.ir.types import dtype_of
 from tstatic.testing import Recipe
 from tstatic.testing.program_builder import ProgramBuilder

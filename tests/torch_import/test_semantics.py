@@ -11,7 +11,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.ir import paddle_writing
+from tstatic.formats import paddle_writing
 
 torch = pytest.importorskip("torch")
 nets = pytest.importorskip("tests.torch_import.nets")

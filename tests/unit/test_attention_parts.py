@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tstatic.fusion.codegen.attention_parts import Sizes
+from tstatic.fusion.attention.parts import Sizes
 
 BATCHES = [(), (3,), (2, 3), (2, 3, 2), (2, 1, 3), (2, 2, 3, 2)]
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tstatic.fusion.causal import Found, triangle
+from tstatic.fusion.attention.causal import Found, triangle
 from tstatic.ir.types import dtype_of
 
 

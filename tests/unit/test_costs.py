@@ -29,10 +29,7 @@ def test_what_files_cost_is_written_by_stage_with_child_processes(tmp_path: Path
     file.write_text(BUSY, encoding="utf-8")
     plugin = "from tests.helpers.costs import register as pytest_configure\n"
     (tmp_path / "conftest.py").write_text(plugin, encoding="utf-8")
-    environment = child.environment(without=("PYTEST_XDIST_WORKER",)) | {
-        "TSTATIC_COSTS": str(tmp_path / "costs"),
-        "PYTHONPATH": str(source.ROOT),
-    }
+    environment = child.environment(without=("PYTEST_XDIST_WORKER",), TSTATIC_COSTS=str(tmp_path / "costs"))
     command = [
         sys.executable,
         "-m",

@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers import source
 from tests.helpers.measures import trees
-from tstatic.fusion.codegen import script
+from tstatic.fusion.codegen.text import script
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -51,12 +51,12 @@ RENAMED = (
     ("Unfit Refused Apart", "MatchRejected Rejection RejectedPair", "fusion/"),
     ("NoKernel Group Place _places space", "CodegenUnsupported LoopNest AxisMap iteration_space", "fusion/"),
     ("streams state_streams", "flat_buffers state_buffers", "plan/"),
-    ("MOST_STREAMS", "MAX_FULL_ARRAYS", "fusion/auto.py"),
+    ("MOST_STREAMS", "MAX_FULL_ARRAYS", "fusion/patterns/auto.py"),
     ("Own", "KernelLocal", "fusion/codegen/"),
-    ("alone", "standalone_main", "fusion/codegen/script.py"),
+    ("alone", "standalone_main", "fusion/codegen/text/script.py"),
     ("apart", "no_chaining", "plan/ devices/"),
     ("inquire", "build_explanation", "static/"),
-    ("_rewritten", "replace_matches", "fusion/engine.py"),
+    ("_rewritten", "replace_matches", "fusion/engine/__init__.py"),
     ("Verdict Answer Traffic", "PropertyStatus FusionAnswer MemoryTraffic", "static/"),
     ("Verdict", "RankFailure", "comm/"),
     ("heard lost tick", "on_message on_disconnect on_timer", "comm/"),

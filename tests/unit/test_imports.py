@@ -26,14 +26,14 @@ LAZY_PARTS = {
         "tstatic/ir/__init__.py",
         "tstatic/static/inquiry.py",
         "tstatic/viz/__init__.py",
-        "tstatic/runtime/checkpoint.py",
+        "tstatic/formats/checkpoint.py",
     )
 }
 # Loaded by its path in an environment that may lack everything else.
 LAZY_PARTS["tstatic/tools/benchlib/machine.py"] = {"numpy"}
 # Modules that act when they are imported, or that exist for an optional package.
 APART = {"tstatic.fluid.as_paddle", "tstatic.__main__", "tstatic.tools.cli", "tstatic.tools.testing",
-         "tstatic.fusion.codegen.prelude", "tstatic.ir.parse", "tstatic.runtime.header"}  # fmt: skip
+         "tstatic.fusion.codegen.text.prelude", "tstatic.formats.parse", "tstatic.formats.header"}  # fmt: skip
 
 
 def lazy_imports(source: str) -> set[str]:

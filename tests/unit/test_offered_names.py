@@ -18,7 +18,7 @@ from tests.helpers import source
 from tstatic import logs, static, unsupported
 from tstatic.distributed import fleet
 from tstatic.distributed.fleet import older
-from tstatic.fusion import reasons
+from tstatic.fusion.engine import reasons
 
 ROOT = source.ROOT
 LIBRARY = source.files()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import tstatic as paddle
 from tstatic.errors import CheckpointError, LoadLimitError, ProgramError, ProgramTypeError
-from tstatic.runtime.pickle_writer import dump_pickle
-from tstatic.runtime.pickles import load_pickle
+from tstatic.formats.pickle_writer import dump_pickle
+from tstatic.formats.pickles import load_pickle
 
 NEST: dict[str, Any] = {
     "a": np.arange(3, dtype="float32"),

@@ -253,7 +253,7 @@ def test_operators_are_loaded_when_they_are_used_and_then_are_the_functions_them
 import sys, tstatic as paddle
 from tstatic.ir.declare import default_main_program
 x = default_main_program().global_block().create_var(name="x", shape=[2], dtype="float32")
-assert not [name for name in sys.modules if name.startswith(("tstatic.ops.", "tstatic.ir.serial", "tstatic.ir.text"))]
+assert not [name for name in sys.modules if name.startswith(("tstatic.ops.", "tstatic.formats.serial", "tstatic.formats.text"))]
 2 * x + 1
 assert [op.type for op in x.block.ops] == ["scale", "scale"]
 from tstatic.ir.export import PUBLIC_API

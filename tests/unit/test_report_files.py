@@ -16,13 +16,13 @@ import tstatic as paddle
 from tstatic import static
 from tstatic.callbacks import CSVLogger
 from tstatic.errors import ProgramError, ReportError
+from tstatic.formats.report_files import save_report, write_report
 from tstatic.profiler.recording import profile
-from tstatic.runtime.report_files import save_report, write_report
 
 ROOT = Path(paddle.__file__).parent
 ALLOWED = {
-    "runtime/report_files.py", "runtime/files.py", "io/callbacks.py", "ir/registry.py", "fusion/cache.py", "chips/aot_worker.py",
-    "distributed/launch.py", "tools/cli/streams.py",
+    "formats/report_files.py", "formats/files.py", "io/callbacks.py", "ir/registry.py", "fusion/engine/cache.py",
+    "chips/aot_worker.py", "distributed/launch.py", "tools/cli/streams.py",
 }  # fmt: skip
 """What writes by itself: the helper, saves, a log that grows, caches that are made anew, logs of processes, standard output."""
 

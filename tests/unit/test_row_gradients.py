@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.comm.ordered_sum import add_in_order
-from tstatic.comm.row_sums import add_rows_in_order
+from tstatic.comm.passes.row_sums import add_rows_in_order
+from tstatic.comm.transport.ordered_sum import add_in_order
 from tstatic.passes import row_gradients as rows_pass
 from tstatic.passes.dce import dce
 

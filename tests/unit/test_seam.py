@@ -54,8 +54,8 @@ def test_what_runs_plans_knows_devices_by_the_seam_alone(path: Path) -> None:
         ("runtime/session.py", "Session", 240),
         ("runtime/binding.py", "Binding", 240),
         ("runtime/commit.py", "Commit", 240),
-        ("devices/fake.py", "FakeDevice", 300),
-        ("ir/paddle_program.py", "_Reading", 300),
+        ("devices/fake/__init__.py", "FakeDevice", 300),
+        ("formats/paddle_program.py", "_Reading", 300),
     ],
 )
 def test_classes_that_were_two_machines_in_one_stay_small(file: str, name: str, most: int) -> None:

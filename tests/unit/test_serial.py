@@ -17,7 +17,7 @@ from tests.helpers.programs import NAMES, canonical, programs, values
 from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError
-from tstatic.ir import serial
+from tstatic.formats import serial
 from tstatic.ir.opdef import OPS
 from tstatic.ir.program import Operator, Program
 

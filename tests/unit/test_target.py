@@ -15,8 +15,8 @@ from tests.helpers.driver_facts import Chip
 from tests.helpers.gpu import Library
 from tests.kernels.limits import SHARED_LIMIT
 from tstatic import devices, static, target
-from tstatic.devices import clock
 from tstatic.devices.cuda import CudaDevice
+from tstatic.devices.fake import clock
 from tstatic.devices.null import NullDevice
 from tstatic.errors import ProgramError
 from tstatic.fusion.codegen.kernel import KernelLocal, Launch

@@ -17,11 +17,11 @@ from tests.helpers.programs import WILD_NAMES, canonical, programs
 from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.formats.parse import parse
+from tstatic.formats.schema import BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
+from tstatic.formats.text import name_text, role_text, value_text
 from tstatic.ir.opdef import OPS, REQUIRED
-from tstatic.ir.parse import parse
 from tstatic.ir.program import Operator, Program
-from tstatic.ir.schema import BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
-from tstatic.ir.text import name_text, role_text, value_text
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 
 SAMPLES = {
@@ -288,8 +288,8 @@ def test_functions_of_another_process_are_refused(monkeypatch: pytest.MonkeyPatc
     static.py_func(lambda: 1.0, None, out)
     text = str(static.default_main_program())
     assert canonical(parse(text)) == canonical(static.default_main_program())
-    monkeypatch.setattr("tstatic.ir.restore.this_process", lambda: "another")
-    monkeypatch.setattr("tstatic.ir.schema.this_process", lambda: "another")
+    monkeypatch.setattr("tstatic.formats.restore.this_process", lambda: "another")
+    monkeypatch.setattr("tstatic.formats.schema.this_process", lambda: "another")
     with pytest.raises(ProgramError, match="calls Python functions"):
         parse(text)
 

@@ -9,7 +9,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 from tstatic.runtime import timeline
 
 

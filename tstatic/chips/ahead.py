@@ -21,8 +21,8 @@ from tstatic.chips.processes import LOST, CompilePool, Worker, usable_environmen
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.devices.refusals import NOT_COMPILED, KernelLaunch, LaunchTooLargeError
 from tstatic.display import counted
-from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import Kernel, Launch, Launches, argument_types
+from tstatic.fusion.engine import cache
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.progress import Progress

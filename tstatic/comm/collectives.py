@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tstatic.comm.buckets import parts
 from tstatic.comm.group import Broadcast, Collective, Communicator, Sum
+from tstatic.comm.passes.buckets import parts
 from tstatic.comm.transport import flattened
 from tstatic.devices import Array
 from tstatic.ir.attrs import Attr

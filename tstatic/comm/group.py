@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tstatic.comm.distribution import host_decides
-from tstatic.comm.finite_gradients import Finding, Watch, refusal, settled
-from tstatic.comm.host_transport import HostTransport
+from tstatic.comm.passes.distribution import host_decides
+from tstatic.comm.passes.finite_gradients import Finding, Watch, refusal, settled
 from tstatic.comm.transport import Part, ProcessTransport, Transport, flattened
+from tstatic.comm.transport.host import HostTransport
 from tstatic.devices import HOST, Array, Device
 from tstatic.devices.base import Event, Memory, MemoryKind
 from tstatic.devices.step import BoundStep, Stream, Workspace

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.comm import launch
 from tstatic.comm.process_ops import ReduceOp
 from tstatic.comm.processes import world
+from tstatic.comm.rendezvous import launch
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_int, check_length, check_type

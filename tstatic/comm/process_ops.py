@@ -13,8 +13,8 @@ import numpy as np
 
 from tstatic.comm.collectives import CollectiveRef, in_place
 from tstatic.comm.group import Communicator
-from tstatic.comm.ordered_sum import SUM
 from tstatic.comm.transport import Part, ProcessTransport, rows_of
+from tstatic.comm.transport.ordered_sum import SUM
 from tstatic.devices import Array, HostArray
 from tstatic.errors import UnsupportedError
 from tstatic.ir.checks import check_same_shape

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from tstatic import flags, version
-from tstatic.comm import exits, launch
-from tstatic.comm.feed_watch import FeedWatch
-from tstatic.comm.finite_gradients import Look
-from tstatic.comm.gloo import Gloo, pack
-from tstatic.comm.hierarchy import Hierarchy
-from tstatic.comm.joining import join
-from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
-from tstatic.comm.ordered_sum import add_in_order
-from tstatic.comm.rendezvous import ProcessInfo
+from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, exits, odd_ones
+from tstatic.comm.liveness.feed_watch import FeedWatch
+from tstatic.comm.passes.finite_gradients import Look
+from tstatic.comm.rendezvous import ProcessInfo, launch
+from tstatic.comm.rendezvous.joining import join
+from tstatic.comm.transport.gloo import Gloo, pack
+from tstatic.comm.transport.hierarchy import Hierarchy
+from tstatic.comm.transport.ordered_sum import add_in_order
 from tstatic.errors import ForkedProcessError, RankFailedError, RankNumericsError
 from tstatic.locks import lock, rlock
 from tstatic.logs import get_logger

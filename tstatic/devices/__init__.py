@@ -3,25 +3,17 @@
 * ``base``  the interface of a device: memory, copies, streams and events, and how a step becomes calls
 * ``step``  steps that are bound, as a device schedules them, and the calls of a region
 * ``immediate``, ``queued``  schedules: chains where calls end with their work, streams and graphs where it runs late
-* ``graphs``, ``recorded_graph``  what is captured and launched as one; a graph of ``fake``, which raises for what CUDA refuses
+* ``graphs``  what is captured and launched as one
 * ``skeleton``  the least that a device with memory of its own consists of, to be copied
 * ``region_log``  how the ops of a region are timed
-* ``cpu``   runs every op definition's ``ref`` on numpy arrays (a package: threads, tiles, memory, BLAS)
-* ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
-* ``planned``  the CPU, launching kernels as a chip that is not here does
+* ``cpu``  runs every op definition's ``ref`` on numpy arrays: threads, tiles, memory, BLAS
+* ``interpret``, ``planned``  the CPU, with generated kernels in Triton's interpreter, or launched as a chip that is not here does
+* ``torch``  any device of torch: ops as their torch forms
+* ``cuda``  NVIDIA GPUs: torch's device with streams, events, graphs and pinned memory
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
-* ``fake_torch`` the same with torch's operators
-* ``clock``, ``late_work`` what work takes on the virtual clock of ``fake``, and the order in which it runs there
-* ``pinned_copies``  what of the host's memory ``fake`` copies later, and the host must leave alone until then
 * ``null``  runs nothing, to measure overhead
-* ``cuda``, ``kernel_launch``  NVIDIA GPUs: torch's device with streams, events and pinned memory; a launch by handle
-* ``cuda_graphs``  what a GPU captured: torch's graphs, the pools of their memory, and their ends
-* ``after_caller``  what comes before a run in the caller's own stream, and what behind it
-* ``host_copies``, ``seen_arrays``  a device's arrays as references on the host see them
+* ``seen_arrays``  a device's arrays as references on the host see them
 * ``refusals``  the launches for which a chip has no room
-* ``torch_device``, ``torch_forms``  any device of torch: ops as their torch forms, whose results' memory may become the values'
-* ``torch_kernels``  the kernels of a GPU as torch's profiler saw them, while ours records
-* ``torch_settings`` torch's own settings while a plan runs; afterwards they are the user's again
 """
 
 from __future__ import annotations
@@ -31,11 +23,13 @@ import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from tstatic.devices import cuda, fake, fake_torch, interpret, null, torch_device
+from tstatic.devices import cuda, fake, interpret, null
 from tstatic.devices.base import Array, Device, DeviceArray
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu.device import DEVICE as HOST
+from tstatic.devices.fake import with_torch as fake_torch
 from tstatic.devices.step import HostArray
+from tstatic.devices.torch import device as torch_device
 from tstatic.errors import DeviceError, UnsupportedError
 from tstatic.places import CUDAPlace, Place, resolve
 

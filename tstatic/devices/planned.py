@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tstatic.devices.torch_device import TorchDevice
+from tstatic.devices.torch.device import TorchDevice
 from tstatic.errors import needed_for
 from tstatic.target import Target
 

@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.comm import launch
-from tstatic.comm.links import Answers
-from tstatic.comm.rendezvous import depart, listen
+from tstatic.comm.rendezvous import depart, launch, listen
+from tstatic.comm.rendezvous.links import Answers
 
 _AGAIN = 0.25
 """Seconds between attempts to reach a rank 0 that does not listen yet."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from tstatic import flags
 from tstatic.comm import processes
-from tstatic.comm.launch import current as _current
 from tstatic.comm.process_collectives import Group
 from tstatic.comm.processes import world as _world
+from tstatic.comm.rendezvous.launch import current as _current
 from tstatic.errors import FeedError
 from tstatic.ir.export import door
 from tstatic.no_effect import ONE_GROUP, no_effect

@@ -19,9 +19,9 @@ from types import FrameType
 from typing import IO, Any
 
 from tstatic import places
-from tstatic.comm.door import Door
-from tstatic.comm.mesh import own_address
+from tstatic.comm.liveness.mesh import own_address
 from tstatic.comm.rendezvous import ProcessInfo, Rendezvous
+from tstatic.comm.rendezvous.door import Door
 from tstatic.distributed.departures import Departures
 from tstatic.distributed.launching import environment, first_failure, free_ports, stop, without_launcher
 from tstatic.errors import TstaticError

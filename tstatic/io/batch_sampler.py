@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sized
 import numpy as np
 from numpy.typing import NDArray
 
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 from tstatic.errors import TstaticError
 from tstatic.io.arguments import sized
 from tstatic.io.sampler import BatchSampler, Sampler

@@ -14,11 +14,11 @@ from typing import Any, TextIO
 import numpy as np
 
 from tstatic.errors import MissingPackageError, ProgramError, ProgramTypeError, shown
+from tstatic.formats.report_files import reporting
 from tstatic.ir.checks import check_callable, check_int, check_type
 from tstatic.ir.export import door, notes_signatures
 from tstatic.ir.program import Variable
 from tstatic.progress import Progress, duration
-from tstatic.runtime.report_files import reporting
 
 __all__ = ["CSVLogger", "Callback", "CallbackList", "ProgBarLogger", "TensorBoard", "train"]
 

@@ -46,7 +46,7 @@ class Function:
         expand: A text over ``a, b, c`` that numpy runs instead.
         kind: ``"float"`` (result of the arguments' type) or ``"bool"``.
         triton: A text over ``{a}, {b}, {c}`` for generated kernels; empty where they use ``expand``, or have no form. Names
-            that begin with ``_`` are functions of ``fusion/codegen/prelude.py``.
+            that begin with ``_`` are functions of ``fusion/codegen/text/prelude.py``.
         rounded: The same, rounded once, where ``triton`` is approximate in 32 bits; no form in 64 bits.
         fast: The same of 32 bits in fewer instructions and other last bits, where strict numerics does not ask for those.
         direct: torch's function of the same arguments, if it is one call that takes ``out``.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
-from tstatic.errors import NotBoolError, shown
+from tstatic.errors import NotBoolError, needed_for, shown
 from tstatic.ir.export import notes_signatures
 
 
@@ -25,6 +26,17 @@ class Hooks:
 
 
 hooks = Hooks()
+
+
+def later(module: str, function: str, purpose: str) -> Callable[..., Any]:
+    """Returns a function of a module that is imported when it is called first: half of all processes never do."""
+
+    def call(*args: Any) -> Any:
+        with needed_for(purpose):
+            found = import_module(module)
+        return getattr(found, function)(*args)
+
+    return call
 
 
 def text_of(thing: Any, with_details: bool, throw_on_error: bool = True) -> str:
@@ -81,4 +93,4 @@ class ProgramView:
         return str(self._program)
 
 
-__all__ = ["Hooks", "ProgramForms", "ProgramView", "hooks"]
+__all__ = ["Hooks", "ProgramForms", "ProgramView", "hooks", "later"]

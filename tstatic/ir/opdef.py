@@ -286,12 +286,12 @@ class OpDef:
         as_rows: Of a backward op whose result is zero but for a few rows: the op type that makes ``Rows`` and ``Values`` instead,
             from lists of what several such ops read; its ``shape_only`` slot is the table (``passes/row_gradients.py``).
         adds_rows: Of such a backward op: the op type that adds those rows to its first input, another gradient of the same value;
-            its other slots are slots of the backward op (``fusion/embedding_grad_add.py``).
+            its other slots are slots of the backward op (``fusion/patterns/embedding_grad_add.py``).
         indices: The inputs that hold positions, and their limits: checked before the op runs, on every device.
         channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
         product: ``(*input metas, **attrs) -> MatrixProduct`` of an op with slots ``X``, ``Y`` and ``Out`` that multiplies them as
             matrices, ``None`` where they are batches of matrices or vectors.
-        kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
+        kernel: A user's own kernel (``fusion/user/user_kernel.py``); ``ref`` says what it computes.
         activation: An elementwise function of one input that fusions join with the op before or after it.
         pairwise: Of an op that folds a list: the op of two inputs of which a chain in the list's order gives the same bits.
         formula: What an optimizer update computes; fusions of updates take those that state one.

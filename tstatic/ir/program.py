@@ -577,12 +577,12 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
 
     @staticmethod
     def parse_from_text(source: str) -> Program:
-        """Reads back what ``print(program)`` wrote (see :func:`tstatic.ir.parse.parse`)."""
+        """Reads back what ``print(program)`` wrote (see :func:`tstatic.formats.parse.parse`)."""
         return hooks.parse(source)  # type: ignore[no-any-return]
 
     @staticmethod
     def parse_from_string(binary_str: bytes) -> Program:
-        """Reads back what ``program.desc.serialize_to_string()`` gave (see :func:`tstatic.ir.serial.decode`)."""
+        """Reads back what ``program.desc.serialize_to_string()`` gave (see :func:`tstatic.formats.serial.decode`)."""
         return hooks.decode(binary_str)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:

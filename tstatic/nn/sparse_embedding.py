@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 from tstatic.errors import UnsupportedError
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable

@@ -18,11 +18,7 @@
 * ``fetched``  arrays that convert to numbers, for programs of 1.x
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate
-* ``checkpoint``, ``header``, ``files``, ``leftovers``  saved values: their format, its reader, sets of files that change together,
-  and what is left of a save whose process ended early
-* ``pickles``, ``pickle_writer``, ``objects``, ``paddle_tensors``  plain data and values in Paddle's files
 * ``out_of_memory``  where a run got no memory, and what would fit
-* ``report_files``  reports, traces and pages: whole, or a typed error
 * ``interrupt``  signals wait while state is written
 * ``recorded``  the calls of a session while a profiler records
 * ``timeline``  where the time of a first step went

@@ -15,10 +15,10 @@ from tstatic.devices import Device
 from tstatic.devices.base import NOT_COMPILED, KernelLaunch, LaunchTooLargeError
 from tstatic.devices.step import BoundStep, Stream, Workspace, of_calls
 from tstatic.errors import NoRoomError, needed_for
-from tstatic.fusion import cache
-from tstatic.fusion.cache import shared
-from tstatic.fusion.choice import NO_ROOM
 from tstatic.fusion.codegen.kernel import RNG, STOPPED, Kernel, KernelLocal, Launch, LibraryProduct
+from tstatic.fusion.engine import cache
+from tstatic.fusion.engine.cache import shared
+from tstatic.fusion.engine.choice import NO_ROOM
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tstatic.comm.ordered_sum import add_in_order
+from tstatic.comm.transport.ordered_sum import add_in_order
 from tstatic.devices import Array, owner_of, read
 from tstatic.locks import rlock
 from tstatic.shield import shield

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tstatic.errors import CheckpointError, ProgramError, TstaticError, shown
-from tstatic.ir import serial
+from tstatic.formats import checkpoint, files, leftovers, serial
+from tstatic.formats.objects import dump_object, load_object
 from tstatic.ir.export import export
 from tstatic.logs import get_logger
-from tstatic.runtime import checkpoint, files, leftovers
-from tstatic.runtime.objects import dump_object, load_object
 from tstatic.runtime.scope import global_scope
 from tstatic.static.saving import MODEL_SUFFIX, PARAMETERS_SUFFIX, encode_save, load, persistables, program_of
 

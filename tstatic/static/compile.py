@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from tstatic import flags
 from tstatic.chips import ahead
-from tstatic.comm.data_parallel import distribute
-from tstatic.comm.distribution import BUCKET_MEGABYTES, MEGABYTE, Distribution, Exchange, Report
 from tstatic.comm.group import Group
-from tstatic.comm.hierarchy import choose_hierarchy
+from tstatic.comm.passes.data_parallel import distribute
+from tstatic.comm.passes.distribution import BUCKET_MEGABYTES, MEGABYTE, Distribution, Exchange, Report
+from tstatic.comm.passes.row_sums import padded, row_counts
 from tstatic.comm.rendezvous import ProcessInfo
-from tstatic.comm.row_sums import padded, row_counts
+from tstatic.comm.transport.hierarchy import choose_hierarchy
 from tstatic.devices import Device, cpu_device
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.fusion.engine import Log

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tstatic import flags, places
-from tstatic.comm import launch
-from tstatic.comm.data_parallel import starts_loss_gradient
-from tstatic.comm.distribution import Distribution, Exchange
+from tstatic.comm.passes.data_parallel import starts_loss_gradient
+from tstatic.comm.passes.distribution import Distribution, Exchange
+from tstatic.comm.rendezvous import launch
 from tstatic.devices import Device, cpu_device, of_place
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, near, shown
 from tstatic.fusion.codegen.kernel import Kernel

@@ -13,17 +13,16 @@ from weakref import WeakKeyDictionary, proxy, ref
 import numpy as np
 
 from tstatic import flags, places
-from tstatic.comm import choice
-from tstatic.comm.distribution import Distribution
 from tstatic.comm.group import Group
-from tstatic.comm.nccl import NcclError
-from tstatic.comm.nccl_transport import NcclProcesses
+from tstatic.comm.passes.distribution import Distribution
 from tstatic.comm.processes import Processes, digest
-from tstatic.comm.transport import ProcessTransport
+from tstatic.comm.transport import ProcessTransport, choice
+from tstatic.comm.transport.nccl import NcclError
+from tstatic.comm.transport.nccl_transport import NcclProcesses
 from tstatic.devices import Device, of_place, owner_of
 from tstatic.errors import PlaceError, RankFailedError
+from tstatic.formats.text import shared_text
 from tstatic.ir.program import Program
-from tstatic.ir.text import shared_text
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.foreseen import takes_turn
 from tstatic.runtime.interrupt import wait_for_writes

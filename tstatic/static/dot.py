@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tstatic.comm.data_parallel import starts_loss_gradient
+from tstatic.comm.passes.data_parallel import starts_loss_gradient
 from tstatic.errors import ReportError, StrategyValueError
+from tstatic.formats.report_files import write_report
 from tstatic.ir.frozen import FrozenOp, FrozenProgram, SubBlock, freeze
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.plan.known_values import infer_program
-from tstatic.runtime.report_files import write_report
 from tstatic.static.strategy import BuildStrategy
 
 SUFFIXES = ("_original_graph", "_fused_graph", "_multi_devices_graph")

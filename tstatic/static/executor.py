@@ -10,8 +10,8 @@ from logging import DEBUG
 from typing import Any, Literal, overload
 
 from tstatic import flags, places, records
-from tstatic.comm import launch
 from tstatic.comm.processes import world
+from tstatic.comm.rendezvous import launch
 from tstatic.devices import Device, check_backend, of_place
 from tstatic.errors import (
     EOFException,

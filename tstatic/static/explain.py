@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from tstatic.comm.distribution import Report
+from tstatic.comm.passes.distribution import Report
 from tstatic.display import preformatted, size
-from tstatic.fusion.choice import explained
+from tstatic.formats.report_files import write_report
 from tstatic.fusion.codegen.kernel import Kernel, Launch, LibraryProduct
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
+from tstatic.fusion.engine.choice import explained
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
-from tstatic.runtime.report_files import write_report
 from tstatic.static.amp.rewrite import Converted
 from tstatic.static.graph_parts import CopiedResult, GraphPart, OnHost, OutsideGraphs
 from tstatic.static.ledger import CompileRecord, PlansInUse, ledger_lines
@@ -43,7 +43,7 @@ class FusionAnswer:
 
     Attributes:
         fused: Whether they are one kernel.
-        code: ``APPLIED``, or a code of ``fusion/reasons.py``.
+        code: ``APPLIED``, or a code of ``fusion/engine/reasons.py``.
         text: The whole answer: both ops, both user's lines, the reason and the smallest change.
         change: The smallest change alone; empty when they are fused.
     """

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import CheckpointError, ProgramError
+from tstatic.formats import files, paddle_tensors
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_int
 from tstatic.ir.composed import composed
@@ -16,7 +17,6 @@ from tstatic.ir.export import export
 from tstatic.ir.program import Variable
 from tstatic.no_effect import no_effect
 from tstatic.ops.control.py_func import py_func
-from tstatic.runtime import files, paddle_tensors
 from tstatic.static.saving import path_of
 
 Array = np.ndarray[Any, Any]

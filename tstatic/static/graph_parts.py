@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.comm.distribution import Report
+from tstatic.comm.passes.distribution import Report
 from tstatic.devices import Device
 from tstatic.display import counted
 from tstatic.fusion.engine import OpInfo

@@ -8,15 +8,15 @@ from types import NoneType
 from typing import Any
 
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near
-from tstatic.ir import edit, paddle_writing, serial
+from tstatic.formats import checkpoint, files, paddle_tensors, paddle_writing, serial
+from tstatic.formats.checkpoint import Checkpoint
+from tstatic.ir import edit
 from tstatic.ir.build import append_op
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program, Variable
 from tstatic.logs import warn_once
-from tstatic.runtime import checkpoint, files, paddle_tensors
 from tstatic.runtime.assign import assign
-from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.scope import global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor

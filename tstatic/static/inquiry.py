@@ -10,14 +10,14 @@ from functools import cache, partial
 
 from tstatic import flags
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.choice import explained
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Log, Rejection, kernels_of
-from tstatic.fusion.identity_gradients import eliminate_identity_gradients
-from tstatic.fusion.nearest import why_idle
-from tstatic.fusion.reasons import explain_code
-from tstatic.fusion.single_op import kernel_per_draw, kernel_per_op
-from tstatic.fusion.view import View
+from tstatic.fusion.engine.choice import explained
+from tstatic.fusion.engine.nearest import why_idle
+from tstatic.fusion.engine.reasons import explain_code
+from tstatic.fusion.engine.view import View
+from tstatic.fusion.patterns.single_op import kernel_per_draw, kernel_per_op
+from tstatic.fusion.rewrites.identity_gradients import eliminate_identity_gradients
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat, unfused
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program

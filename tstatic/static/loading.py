@@ -1,6 +1,6 @@
 """Reads saves of every form: decodes the files of values, and checks them against each other, their program and variables.
 
-A save is read in three steps. :func:`tstatic.runtime.files.read` reads its files as one save left them, :func:`read_values` checks
+A save is read in three steps. :func:`tstatic.formats.files.read` reads its files as one save left them, :func:`read_values` checks
 everything, and :func:`tstatic.runtime.assign.assign` writes all values at one point. So an error in any file changes no variable.
 """
 
@@ -17,14 +17,13 @@ from urllib.parse import quote
 import numpy as np
 
 from tstatic.errors import CheckpointError, ShapeError, near
-from tstatic.ir import serial
+from tstatic.formats import checkpoint, files, paddle_tensors, serial
+from tstatic.formats.checkpoint import Checkpoint
+from tstatic.formats.files import Stamp, older, parse_stamp
+from tstatic.formats.objects import load_object
 from tstatic.ir.program import Variable
 from tstatic.ir.types import bfloat16, dtype_of, plain
 from tstatic.logs import get_logger
-from tstatic.runtime import checkpoint, files, paddle_tensors
-from tstatic.runtime.checkpoint import Checkpoint
-from tstatic.runtime.files import Stamp, older, parse_stamp
-from tstatic.runtime.objects import load_object
 
 Array = np.ndarray[Any, Any]
 
@@ -286,7 +285,7 @@ def check_one_save(
     """Checks that files are not a mixture of two saves.
 
     Values may come from a later save of the same program, and a later save may have replaced a part of an earlier one's
-    files (see :func:`tstatic.runtime.files.older`).
+    files (see :func:`tstatic.formats.files.older`).
 
     Args:
         found: The files that are loaded.

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, ProgramTypeError, shown
-from tstatic.ir import paddle_program, paddle_writing, serial
+from tstatic.formats import checkpoint, files, paddle_program, paddle_tensors, paddle_writing, serial
+from tstatic.formats.objects import dump_object, load_object
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.export import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.regular import names_there
-from tstatic.runtime import checkpoint, files, paddle_tensors
-from tstatic.runtime.objects import dump_object, load_object
 from tstatic.runtime.scope import LoDTensor, tensor_of
 from tstatic.static.loading import LAYER_NAMES, is_pickle
 from tstatic.static.saving import OPTIMIZER_SUFFIX, PARAMETERS_SUFFIX, for_paddle, with_suffix

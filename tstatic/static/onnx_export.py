@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError, TstaticError, UnsupportedError, needed_for
+from tstatic.formats import files
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, freeze
 from tstatic.ir.onnx_form import emit, reason_of
 from tstatic.ir.onnx_graph import OPSET, Graph, OnnxNode, Value
 from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program
 from tstatic.passes.dce import dce
-from tstatic.runtime import files
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.inference import normalize_program, source_of, variables_of

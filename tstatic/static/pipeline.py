@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from logging import DEBUG
 
 from tstatic import flags
-from tstatic.comm.data_parallel import scaled, starts_loss_gradient
+from tstatic.comm.passes.data_parallel import scaled, starts_loss_gradient
 from tstatic.devices import Device
 from tstatic.display import counted
 from tstatic.errors import FeedError, NoRoomError
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.choice import choose
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.engine import Fusion, Log, OpInfo, apply, kernels_of
-from tstatic.fusion.explicit_groups import apply_explicit_groups, has_explicit_groups
-from tstatic.fusion.finish_together import finish_together
-from tstatic.fusion.identity_gradients import eliminate_identity_gradients
-from tstatic.fusion.shape_readers import shapes_from_contents
-from tstatic.fusion.single_op import kernel_per_draw, kernel_per_op
-from tstatic.fusion.user_kernel import present, with_user_kernels
+from tstatic.fusion.engine.choice import choose
+from tstatic.fusion.patterns.single_op import kernel_per_draw, kernel_per_op
+from tstatic.fusion.rewrites.finish_together import finish_together
+from tstatic.fusion.rewrites.identity_gradients import eliminate_identity_gradients
+from tstatic.fusion.rewrites.shape_readers import shapes_from_contents
+from tstatic.fusion.user.explicit_groups import apply_explicit_groups, has_explicit_groups
+from tstatic.fusion.user.user_kernel import present, with_user_kernels
 from tstatic.ir.frozen import Entry, FrozenProgram, freeze, unfused, verify
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import CheckpointError, FeedError, FeedTypeError, NotFoundError, ProgramError, near, shown
+from tstatic.formats import files
 from tstatic.ir.checks import check_type
 from tstatic.ir.export import export
 from tstatic.ir.types import DType, dtype_of
 from tstatic.locks import lock
 from tstatic.places import CPUPlace, CUDAPlace
 from tstatic.regular import names_there
-from tstatic.runtime import files
 from tstatic.runtime.scope import LoDTensor, Scope, scope_guard
 from tstatic.static import variable_files
 from tstatic.static.executor import Executor

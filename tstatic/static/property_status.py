@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tstatic.fusion.engine import Applied, Rejection
-from tstatic.fusion.reasons import explain_code
+from tstatic.fusion.engine.reasons import explain_code
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 

@@ -11,19 +11,19 @@ from urllib.parse import unquote
 import numpy as np
 
 from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, shown
-from tstatic.ir import paddle_writing, serial
+from tstatic.formats import checkpoint, files, paddle_tensors, paddle_writing, serial
+from tstatic.formats.checkpoint import Checkpoint
+from tstatic.formats.files import new_stamp
+from tstatic.formats.objects import dump_object
+from tstatic.formats.paddle_program import is_paddle_program
 from tstatic.ir.checks import check_type
 from tstatic.ir.export import export
-from tstatic.ir.paddle_program import is_paddle_program
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import PLACE, no_effect
-from tstatic.runtime import checkpoint, files, paddle_tensors, random
+from tstatic.runtime import random
 from tstatic.runtime.assign import assign
-from tstatic.runtime.checkpoint import Checkpoint
-from tstatic.runtime.files import new_stamp
 from tstatic.runtime.interrupt import check_whole
-from tstatic.runtime.objects import dump_object
 from tstatic.runtime.scope import LoDTensor, Scope, global_scope
 from tstatic.static.compiled_program import CompiledProgram, settings_of
 from tstatic.static.loading import (
@@ -142,7 +142,7 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
     Raises:
         FeedError: If a persistable variable has no value.
         CheckpointError: If a file cannot be written or the disk has no room; old ones are untouched.
-        ProgramError: If the program cannot be written (see :func:`tstatic.ir.serial.encode`); no file is touched.
+        ProgramError: If the program cannot be written (see :func:`tstatic.formats.serial.encode`); no file is touched.
 
     Example:
         >>> w = paddle.create_parameter([2], "float32", name="w")

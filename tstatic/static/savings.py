@@ -9,8 +9,8 @@ from typing import Any
 
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Log, OpInfo, Rejection
-from tstatic.fusion.reasons import UNNAMED
-from tstatic.fusion.view import View
+from tstatic.fusion.engine.reasons import UNNAMED
+from tstatic.fusion.engine.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.target import DEFAULT_TARGET

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError
-from tstatic.ir import serial
+from tstatic.formats import files, serial
 from tstatic.ir.checks import check_known, check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.no_effect import no_effect
-from tstatic.runtime import files
 from tstatic.runtime.assign import assign
 from tstatic.runtime.fetched import converting
 from tstatic.runtime.scope import global_scope

@@ -11,11 +11,11 @@ from tstatic import flags
 from tstatic.display import counted
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, kernels_of, loop_nest
-from tstatic.fusion.identity_gradients import eliminate_identity_gradients
-from tstatic.fusion.reasons import REASONS, explain_code
-from tstatic.fusion.shape_readers import shapes_from_contents
+from tstatic.fusion.engine.reasons import REASONS, explain_code
+from tstatic.fusion.rewrites.identity_gradients import eliminate_identity_gradients
+from tstatic.fusion.rewrites.shape_readers import shapes_from_contents
 from tstatic.ir.frozen import Entry, FrozenProgram
 from tstatic.ir.operator import OpRole
 from tstatic.ir.types import UNKNOWN, Meta

@@ -1,7 +1,7 @@
 """Normal numbers by sums, products, quotients and roots alone, each rounded once: every library and chip gives the same bits.
 
 Generated kernels compute the same in the same order (``_normal24``, ``_normal53`` and ``_quantile`` of
-``fusion/codegen/prelude.py``): who changes a step here changes it there, too.
+``fusion/codegen/text/prelude.py``): who changes a step here changes it there, too.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tstatic.errors import ProgramError
+from tstatic.formats.text import role_text, value_text
 from tstatic.ir import edit
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.program import Operator, Parameter, Variable
-from tstatic.ir.text import role_text, value_text
 from tstatic.viz.layout import Layered
 from tstatic.viz.picture import Picture, owners, picture, role_of
 from tstatic.where import show

@@ -57,7 +57,7 @@ def save(paddle: Any, call: dict[str, Any]) -> dict[str, Any]:
             model = program.desc.serialize_to_string()
         else:
             from tstatic.errors import ProgramError
-            from tstatic.ir import paddle_writing
+            from tstatic.formats import paddle_writing
 
             try:
                 model = paddle_writing.write(program)

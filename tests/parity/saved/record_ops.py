@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.parity.record import ROOT
 from tests.parity.saved import both_ways
-from tstatic.ir import paddle_proto
+from tstatic.formats import paddle_proto
 
 KEPT = ROOT / "tests" / "data" / "paddle-2.6" / "ops.json.xz"
 

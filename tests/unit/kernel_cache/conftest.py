@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 
 
 @pytest.fixture(autouse=True)

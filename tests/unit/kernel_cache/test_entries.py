@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.kernel_cache.entries import age, kernel, staged
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 
 HOSTILE = [
     "../x",

@@ -19,7 +19,7 @@ import pytest
 
 from tests.unit.kernel_cache.entries import is_whole, kernel, staged
 from tstatic.errors import TstaticError
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 
 
 # ------------------------------------------------------------------------------------------------------------ wrong bytes

@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.kernel_cache.entries import kernel
 from tstatic.errors import TstaticError
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 from tstatic.version import __version__
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.helpers import warm
 from tests.helpers.soak import SOAK
 from tests.unit.kernel_cache.entries import age, is_whole, kernel, staged
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 
 RACE = r"""
 import inspect, multiprocessing, os, random, sys

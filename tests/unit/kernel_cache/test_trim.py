@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kernel_cache.entries import age, kernel
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 
 
 def test_trim_removes_what_was_used_longest_ago() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tstatic.comm.distribution import Exchange
+from tstatic.comm.passes.distribution import Exchange
 from tstatic.distributed.fleet.strategy import DistributedStrategy
 from tstatic.errors import StrategyValueError
 from tstatic.optimizer.fluid_rules import LarsMomentum

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tstatic.comm import launch
+from tstatic.comm.rendezvous import launch
 from tstatic.distributed.fleet.applied import decorated, noted, recomputing, settings_of
 from tstatic.distributed.fleet.common import CollectiveHelper
 from tstatic.distributed.fleet.role_maker import (

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.comm import launch
-from tstatic.comm.rendezvous import ProcessInfo
+from tstatic.comm.rendezvous import ProcessInfo, launch
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir.checks import check_int, check_type
 from tstatic.no_effect import no_effect

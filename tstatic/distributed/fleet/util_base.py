@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.comm import launch
 from tstatic.comm.processes import world
+from tstatic.comm.rendezvous import launch
 from tstatic.errors import ProgramTypeError, shown
 from tstatic.ir.checks import check_choice, check_int
 from tstatic.no_effect import no_effect

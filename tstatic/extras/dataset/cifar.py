@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from tstatic.errors import CheckpointError
 from tstatic.extras.dataset.common import checked_mode, download, found, members, no_member, reading
 from tstatic.extras.dataset.image_files import checked_backend
+from tstatic.formats.pickles import load_pickle
 from tstatic.io.dataset import Dataset
 from tstatic.ir.export import export
-from tstatic.runtime.pickles import load_pickle
 
 __all__ = ["test10", "test100", "train10", "train100"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tstatic.display import preformatted, size
-from tstatic.fusion.codegen.launched import which_runs_where
+from tstatic.fusion.codegen.text.launched import which_runs_where
 from tstatic.ir.types import DType, Shape
 from tstatic.locks import cached_property
 from tstatic.target import CHIPS, DEFAULT_TARGET, TINY, Target

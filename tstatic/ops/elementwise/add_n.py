@@ -37,7 +37,7 @@ MOST_TERMS = 64
 """Inputs of the longest sum that is an expression.
 
 An expression is one level deeper with each input, and whoever reads it walks it by recursion: the gradients of a weight that
-10,000 steps share would be 10,000 levels. No kernel reads so many arrays either (``fusion/auto.py`` takes 16).
+10,000 steps share would be 10,000 levels. No kernel reads so many arrays either (``fusion/patterns/auto.py`` takes 16).
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.fusion.engine import Fusion
-from tstatic.fusion.pattern import Pattern
+from tstatic.fusion.engine.pattern import Pattern
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.opdef import Case
 from tstatic.ir.types import Meta, dtype_of

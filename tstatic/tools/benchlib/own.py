@@ -15,7 +15,7 @@ import numpy as np
 
 from tstatic.devices import Device
 from tstatic.errors import ProgramError, near, shown
-from tstatic.fusion.user_kernel import UserKernel, accepted
+from tstatic.fusion.user.user_kernel import UserKernel, accepted
 from tstatic.ir.opdef import op_def
 from tstatic.regular import read_bytes
 from tstatic.static.strategy import BuildStrategy

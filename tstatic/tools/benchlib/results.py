@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tstatic.errors import ProgramError
+from tstatic.formats.report_files import make_folder, write_report
 from tstatic.regular import read_bytes
-from tstatic.runtime.report_files import make_folder, write_report
 from tstatic.tools.benchlib import statistics
 from tstatic.tools.benchlib.statistics import Judgement
 

@@ -12,8 +12,8 @@ from typing import Any
 from tstatic.devices import of_place
 from tstatic.errors import DTypeError, NotFoundError, ProgramError, near
 from tstatic.fluid import as_paddle
+from tstatic.formats.report_files import write_report
 from tstatic.ir.types import dtype_of
-from tstatic.runtime.report_files import write_report
 from tstatic.tools.benchlib import report, results, statistics, suite, table
 from tstatic.tools.benchlib.blocks import read_blocks
 from tstatic.tools.benchlib.compare import compare

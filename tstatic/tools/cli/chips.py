@@ -10,7 +10,7 @@ from tstatic.chips.aot import compile_all
 from tstatic.chips.report import SHARED_LIMIT, Report
 from tstatic.chips.sources import sources
 from tstatic.display import size
-from tstatic.runtime.report_files import make_folder, write_report
+from tstatic.formats.report_files import make_folder, write_report
 from tstatic.tools.cli.looking import explained
 from tstatic.tools.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 

@@ -22,14 +22,14 @@ from tstatic import places, static
 from tstatic.chips import seen
 from tstatic.chips.aot import compile_all
 from tstatic.chips.sources import sources
-from tstatic.comm import choice, nccl
-from tstatic.comm.choice import Choice
-from tstatic.comm.nccl_transport import NcclPlaces
+from tstatic.comm.transport import choice, nccl
+from tstatic.comm.transport.choice import Choice
+from tstatic.comm.transport.nccl_transport import NcclPlaces
 from tstatic.devices import cpu_device, of_place
 from tstatic.devices.cuda import CudaDevice
 from tstatic.display import size
 from tstatic.errors import MissingPackageError, TstaticError
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 from tstatic.target import Target, of_properties
 from tstatic.tools.cli.outcome import ENVIRONMENT, OK, Outcome, Table
 from tstatic.version import asked, versions

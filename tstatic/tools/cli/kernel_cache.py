@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tstatic.display import counted, size
-from tstatic.fusion import cache
+from tstatic.fusion.engine import cache
 from tstatic.tools.cli.outcome import ENVIRONMENT, OK, CommandError, Outcome, Table
 
 ACTIONS = ("list", "size", "clear")

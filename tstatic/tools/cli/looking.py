@@ -8,10 +8,10 @@ from typing import Any
 
 from tstatic.display import counted, size
 from tstatic.errors import NotFoundError, ProgramError
+from tstatic.formats.report_files import make_folder, write_report
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.types import UNKNOWN
 from tstatic.plan.capacity import capacity, chip_of
-from tstatic.runtime.report_files import make_folder, write_report
 from tstatic.static.explain import Explanation
 from tstatic.target import DEFAULT_TARGET
 from tstatic.tools.cli.outcome import FINDING, OK, CommandError, Outcome, Table

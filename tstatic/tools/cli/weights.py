@@ -18,12 +18,12 @@ import numpy as np
 from tstatic import static
 from tstatic.display import size
 from tstatic.errors import needed_for, reason
+from tstatic.formats import checkpoint, files
+from tstatic.formats.checkpoint import Checkpoint
+from tstatic.formats.objects import dump_object
+from tstatic.formats.report_files import make_folder, save_report
 from tstatic.ir.budget import FLAG, most_unpacked
 from tstatic.regular import require
-from tstatic.runtime import checkpoint, files
-from tstatic.runtime.checkpoint import Checkpoint
-from tstatic.runtime.objects import dump_object
-from tstatic.runtime.report_files import make_folder, save_report
 from tstatic.runtime.scope import Scope
 from tstatic.static import variable_files
 from tstatic.static.onnx_export import SUFFIX, export_onnx

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tstatic.formats.report_files import write_report
 from tstatic.records import Record, Recorder
-from tstatic.runtime.report_files import write_report
 from tstatic.where import show
 
 DEVICE = 1

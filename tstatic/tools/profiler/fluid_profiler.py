@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 from tstatic import records
 from tstatic.errors import UnsupportedError, shown
+from tstatic.formats.report_files import make_folder
 from tstatic.ir.checks import check_choice
 from tstatic.ir.opdef import export
 from tstatic.no_effect import no_effect
-from tstatic.runtime.report_files import make_folder
 from tstatic.tools.profiler import chrome_trace, tables
 from tstatic.tools.profiler.recording import begin_recording, end_recording
 

@@ -9,13 +9,13 @@ from enum import IntEnum
 from pathlib import Path
 
 from tstatic.errors import CheckpointError, LoadLimitError, reason
-from tstatic.ir import paddle_proto
+from tstatic.formats import paddle_proto
+from tstatic.formats.report_files import write_report
 from tstatic.ir.budget import budget_of_program
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
 from tstatic.records import Record, Recorder
 from tstatic.regular import read_bytes
-from tstatic.runtime.report_files import write_report
 
 VERSION = "1.0.2"
 _END = (1 << 64) - 1

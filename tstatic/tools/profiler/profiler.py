@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from tstatic import places, records
 from tstatic.errors import ProgramError
+from tstatic.formats.report_files import make_folder
 from tstatic.ir.checks import check_choice, check_int, check_type
 from tstatic.ir.opdef import export
 from tstatic.no_effect import no_effect
-from tstatic.runtime.report_files import make_folder
 from tstatic.tools.profiler import chrome_trace, paddle_trace
 from tstatic.tools.profiler.recording import begin_recording, end_recording
 from tstatic.tools.profiler.summary import summary

@@ -12,10 +12,10 @@ from typing import Any
 from tstatic import records
 from tstatic.display import html_table, preformatted, size
 from tstatic.errors import ProgramError
+from tstatic.formats.report_files import write_report
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
 from tstatic.records import Machine, Record, Recorder
-from tstatic.runtime.report_files import write_report
 from tstatic.tools.profiler import chrome_trace
 from tstatic.tools.profiler.step_parts import Steps, steps_of
 from tstatic.tools.profiler.tables import ORDER, Row, rows_of

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tstatic.fusion.codegen.define import LoopBody, define
-from tstatic.fusion.codegen.products import is_product, is_product_gradient
+from tstatic.fusion.codegen.matrix.products import is_product, is_product_gradient
 from tstatic.ir import expr
 from tstatic.ir.evaluate import evaluate, meta_of
 from tstatic.ir.expr import FUNCTIONS, Function, Node

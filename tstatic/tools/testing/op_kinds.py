@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import TstaticError
-from tstatic.fusion.pattern import Op, Pattern, PatternFunction
+from tstatic.fusion.engine.pattern import Op, Pattern, PatternFunction
 from tstatic.ir.attrs import NO_ATTRS
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import LOD, OPS, Case, Domain, OpDef, op_def

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from tstatic.formats.report_files import make_folder, write_report
 from tstatic.ir import names
 from tstatic.ir.declare import program_guard
 from tstatic.ir.program import Program
-from tstatic.runtime.report_files import make_folder, write_report
 from tstatic.runtime.scope import Scope, scope_guard
 from tstatic.tools.testing.equivalence import Equivalence, EquivalenceError, assert_equivalent
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tstatic.errors import ProgramError, TstaticError
-from tstatic.fusion.registration import registration_text
+from tstatic.fusion.user.registration import registration_text
 from tstatic.ir import names
 from tstatic.ir.declare import program_guard
 from tstatic.ir.export import PUBLIC_API

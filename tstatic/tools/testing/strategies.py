@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tstatic.fusion.pattern import Pattern
+from tstatic.fusion.engine.pattern import Pattern
 from tstatic.ir.checks import check_known
 from tstatic.ir.opdef import Case, OpDef, ValueRange, op_def
 from tstatic.ir.program import Program
