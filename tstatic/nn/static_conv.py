@@ -19,6 +19,7 @@ from tstatic.ir.checks import (
 )
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import parameters_of
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper, check_activation, check_enabled
 from tstatic.no_effect import LIBRARY, no_effect
@@ -115,21 +116,8 @@ def conv2d(
 
 @no_effect(use_cudnn=LIBRARY)
 @export("static.nn.conv3d", "fluid.layers.conv3d", op="conv3d")
-def conv3d(
-    input: Variable,
-    num_filters: int,
-    filter_size: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCDHW",
-) -> Variable:
+@parameters_of(conv2d, data_format="NCDHW")
+def conv3d(use_cudnn: Any, **given: Any) -> Variable:
     """Builds a convolution layer on volumes.
 
     Args:
@@ -145,10 +133,7 @@ def conv3d(
     Raises:
         ProgramTypeError, ShapeError, DTypeError, ProgramError, NotFoundError: Where an argument does not fit.
     """
-    return _conv(
-        3, False, input, num_filters, filter_size, stride, padding, dilation, groups, param_attr, bias_attr, act, name,
-        data_format,
-    )  # fmt: skip
+    return _conv(3, False, **given)
 
 
 def _conv(
@@ -277,22 +262,8 @@ def conv2d_transpose(
 
 @no_effect(use_cudnn=LIBRARY)
 @export("static.nn.conv3d_transpose", "fluid.layers.conv3d_transpose", op="conv3d_transpose")
-def conv3d_transpose(
-    input: Variable,
-    num_filters: int,
-    output_size: Any = None,
-    filter_size: Any = None,
-    padding: Any = 0,
-    stride: Any = 1,
-    dilation: Any = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCDHW",
-) -> Variable:
+@parameters_of(conv2d_transpose, data_format="NCDHW")
+def conv3d_transpose(use_cudnn: Any, **given: Any) -> Variable:
     """Builds a transposed convolution layer on volumes: every input value adds its filters to the output.
 
     Args:
@@ -319,10 +290,7 @@ def conv3d_transpose(
         >>> exe.run(fetch_list=[y])[0]
         array([[[[[1., 1., 2., 2.]]]]], dtype=float32)
     """
-    return _conv_transpose(
-        3, False, input, num_filters, output_size, filter_size, padding, stride, dilation, groups, param_attr,
-        bias_attr, act, name, data_format,
-    )  # fmt: skip
+    return _conv_transpose(3, False, **given)
 
 
 def _conv_transpose(
