@@ -21,6 +21,9 @@ def notes(call) -> str:
 MISSPELT = {
     "fluid.layers.fc": (lambda: fluid.layers.fc(input=None, sise=3), "'size'"),
     "nn.Linear": (lambda: paddle.nn.Linear(3, 4, bias=False), "'bias_attr'"),
+    "nn.Conv2D": (lambda: paddle.nn.Conv2D(3, 4, 3, strid=2), "'stride'"),
+    "nn.Pad3D": (lambda: paddle.nn.Pad3D(1, valu=2.0), "'value'"),
+    "nn.GRUCell": (lambda: paddle.nn.GRUCell(3, 4, weight_ih=None), "'weight_ih_attr'"),
     "optimizer.Adam": (lambda: paddle.optimizer.Adam(learning_rat=0.1), "'learning_rate'"),
     "Optimizer.minimize": (lambda: paddle.optimizer.Adam().minimize(los=None), "'loss'"),
     "Executor.run": (lambda: paddle.static.Executor().run(fetchlist=[]), "'fetch_list'"),

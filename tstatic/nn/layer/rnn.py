@@ -22,6 +22,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.nn.depth import check_layers
 from tstatic.nn.layer.container import LayerList
+from tstatic.nn.layer.layers import own_constructor
 from tstatic.nn.layer.rnn_cells import (
     RNN,
     BiRNN,
@@ -245,8 +246,30 @@ class SimpleRNN(RNNBase):
         )
 
 
+class _Plain(RNNBase):
+    """Layers whose activations are fixed."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: str = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, name)
+
+
 @export("nn.LSTM", op="lstm_sequence")
-class LSTM(RNNBase):
+@own_constructor()
+class LSTM(_Plain):
     """Layers of an LSTM over whole sequences; formula and parameters as in :class:`LSTMCell`.
 
     Parameters are ``lstm_cell_0.w_0`` (``weight_ih_l0``), ``.w_1`` (``weight_hh_l0``), ``.b_0`` and ``.b_1``, and so on.
@@ -271,26 +294,10 @@ class LSTM(RNNBase):
 
     _cell, _op = LSTMCell, "lstm_sequence"
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        direction: str = "forward",
-        time_major: bool = False,
-        dropout: float = 0.0,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, name)
-
 
 @export("nn.GRU", op="gru_sequence")
-class GRU(RNNBase):
+@own_constructor()
+class GRU(_Plain):
     """Layers of a GRU over whole sequences; formula and parameters as in :class:`GRUCell`.
 
     Args:
@@ -311,20 +318,3 @@ class GRU(RNNBase):
     """
 
     _cell, _op = GRUCell, "gru_sequence"
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        direction: str = "forward",
-        time_major: bool = False,
-        dropout: float = 0.0,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, name)
