@@ -146,7 +146,7 @@ def own_constructor(**defaults: Any) -> Callable[[type[C]], type[C]]:
         vars(made).update(vars(base))
         made.__annotations__ = base.__annotations__ | {n: type(default).__name__ for n, default in defaults.items()}
         made.__doc__, made.__qualname__ = base.__doc__, f"{cls.__qualname__}.__init__"
-        cls.__init__ = made  # type: ignore[misc]
+        cls.__init__ = made  # type: ignore[method-assign]
         return cls
 
     return give
