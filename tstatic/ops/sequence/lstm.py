@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.opdef import Case, OpDef, register
 from tstatic.ir.types import Meta
-from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import Array
 from tstatic.ops.sequence._recurrence import (
     Lstm,
@@ -15,8 +14,8 @@ from tstatic.ops.sequence._recurrence import (
     activation,
     check_cells,
     check_state,
+    over_sequences,
     torch_activation,
-    torch_gradients,
     torch_over_sequences,
     torch_packed,
 )
@@ -82,10 +81,7 @@ class LstmOp:
         result, cell, gates, dresult, dcell, *targets = given[self.count :]
         arriving = (None if one is None else one[rows] for one in (dresult, dcell))
         found = lstm.back(h, c, result[rows], cell[rows], gates, *arriving)
-        places = {"Input": rows, "H0": lstm.steps.order, "C0": lstm.steps.order}
-        for target, name in zip(targets, self.inputs, strict=True):
-            if target is not None:
-                target[places.get(name, ...)] = found[name]
+        lstm.steps.write(targets, self.inputs, found)
 
     def lower(self, torch: Any, *given: Any, **attrs: Any) -> Any:
         """Runs the steps of each sequence with torch."""
@@ -121,32 +117,15 @@ class LstmOp:
         result, cell, gates = torch_over_sequences(torch, x, offsets, attrs["is_reverse"], states, step)
         return result, cell, gates[torch_packed(torch, offsets, attrs["is_reverse"])], None, *[None] * len(projection)
 
-    def lower_back(self, torch: Any, *given: Any, **attrs: Any) -> Any:
-        """Differentiates :meth:`lower` with torch."""
-        inputs, arriving = list(given[: self.count]), list(given[self.count + 3 :])
-        found = torch_gradients(torch, lambda *all: self.lower(torch, *all, **attrs), inputs, arriving)
-        return found[0], *found[2:]
-
     def op(
         self, type: str, outputs: str, attrs: Mapping[str, Any], cases: tuple[Case, ...], instead: str, **more: Any
     ) -> OpDef:
         """Returns the definition; the first of the outputs is what is given out and fed back."""
-        given = ", ".join(("Input", f"Input{LOD}", "H0?", "C0?", *self.inputs[3:]))
         result = outputs.partition(",")[0]
-        return OpDef(
-            type, f"{given} -> {outputs}", attrs=attrs, infer=self.infer, ref=self.ref, host=READS_LENGTHS,
-            lower=self.lower, lod="Input", amp="black", uses_blas=True,
-            grad=GradOp(
-                f"{given}, {result}, Cell, BatchGate, {result}{GRAD}?, Cell{GRAD}? "
-                f"-> {', '.join(f'{name}{GRAD}' for name in self.inputs)}",
-                infer=lambda x, offsets, *rest: (x, *rest[: self.count - 2]), ref=self.back,
-                host=READS_LENGTHS, lower=self.lower_back, instead=instead,
-            ),
-            domain=Domain(
-                cases=cases, values={f"Input{LOD}": ValueRange(dtype="int64", offsets="Input.0")},
-                floats=("float32", "float64"), ulps=256.0,
-            ), **more,
-        )  # fmt: skip
+        inputs = [f"{name}?" if name in ("H0", "C0") else name for name in self.inputs]
+        functions = self.infer, self.ref, self.back, self.lower
+        kept, results = f"{result}, Cell, BatchGate", (f"{result}?", "Cell?")
+        return over_sequences(type, inputs, outputs, kept, results, attrs, functions, cases, instead, **more)
 
 
 def case(rows: int, sequences: int, width: int, states: bool, narrow: int | None = None, /, **attrs: Any) -> Case:
