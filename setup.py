@@ -72,6 +72,9 @@ def defined(module: str) -> dict[str, ast.stmt]:
     for node in source.body if source else ():
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found[node.name] = node
+            for decorator in node.decorator_list:
+                if isinstance(node, ast.FunctionDef) and calls(decorator, "parameters_of"):
+                    node.args = found[decorator.args[0].id].args  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             found[node.targets[0].id] = node
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

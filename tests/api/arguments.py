@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.api import surface
 from tests.ops.effects import loaded
+from tstatic.ir.respell import BODY
 from tstatic.no_effect import declared
 
 
@@ -42,7 +43,7 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def unread(function: Callable[..., Any]) -> set[str]:
     """Parameters that the function's code never loads; none where it always raises."""
-    code = function.__code__
+    code = vars(function).get(BODY, function).__code__
     if not any(op.opname.startswith("RETURN") for op in dis.get_instructions(code)):
         return set()
     if inspect.signature(function).return_annotation in ("NoReturn", "Never"):
@@ -50,7 +51,7 @@ def unread(function: Callable[..., Any]) -> set[str]:
     # Those of the code itself: a signature that is set on it is that of what it passes its arguments on to.
     parameters = list(inspect.getargs(code)[0]) + [name for name in inspect.getargs(code)[1:] if name]
     first = parameters[:1] if parameters[:1] in (["self"], ["cls"]) else []
-    return set(parameters) - set(first) - loaded(function)
+    return set(parameters) - set(first) - loaded(vars(function).get(BODY, function))
 
 
 def is_hook(function: Callable[..., Any]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.arguments import callables, declarations, is_hook, unread
+from tstatic.ir.respell import parameters_of
 from tstatic.no_effect import declared, no_effect
 
 
@@ -33,6 +34,14 @@ def test_a_planted_parameter_is_found() -> None:
     def raises(x: int) -> None:
         raise NotImplementedError
 
+    def scaled(x: int, factor: int = 2) -> int:
+        return x * factor
+
+    @parameters_of(scaled)
+    def passes(factor: int, **given: int) -> int:
+        return len(given)
+
+    assert unread(passes) == {"factor"}
     assert unread(dead) == {"factor", "rest", "more"}
     assert unread(nested) == {"y"}
     assert unread(raises) == set()

@@ -37,6 +37,8 @@ class Net(nn.Layer):
 
     def forward(self, x: static.Variable) -> static.Variable:
         hidden: static.Variable = self.act(self.first(x))
+        spectrum: static.Variable = paddle.fft.ifft2(hidden, norm="ortho")
+        hidden = hidden + spectrum.abs()
         return functional.softmax(paddle.tanh(hidden) * 2.0 - hidden.mean(axis=-1, keepdim=True), axis=-1)
 
 
@@ -88,7 +90,12 @@ static.nn.fc(x)  # Missing positional argument
 x.reshape()  # Missing positional argument
 x.no_method()  # has no attribute
 nn.functional.softmax(x, axs=1)  # Unexpected keyword
+nn.functional.conv1d(x, x, strid=2)  # Unexpected keyword
+paddle.fft.ifft2(x, norm=1)  # incompatible type
+static.nn.conv3d(x, num_filters=2)  # Missing positional argument
 nn.ReLU(slope=1)  # Unexpected keyword
+nn.MaxUnPool3D()  # Missing positional argument
+nn.Conv3DTranspose(3, 4, 3, stridde=2)  # Unexpected keyword
 fluid.layers.no_layer(x)  # has no attribute
 paddle.optimizer.SGD(learning_rte=0.1)  # Unexpected keyword
 count: str = x.shape[0]  # Incompatible types

@@ -409,3 +409,9 @@ def test_a_subclass_of_a_convolution_shows_its_own_arguments() -> None:
     assert list(inspect.signature(Square).parameters) == ["width"]
     assert inspect.signature(nn.Conv3D).parameters["data_format"].default == "NCDHW"
     assert Square(2).extra_repr() == "2, 2, kernel_size=[3, 3], data_format=NCHW"
+
+    class Same(nn.Conv3DTranspose):
+        pass
+
+    assert inspect.signature(Same) == inspect.signature(nn.Conv3DTranspose)
+    assert Same(2, 4, 3).extra_repr() == "2, 4, kernel_size=[3, 3, 3], data_format=NCDHW"

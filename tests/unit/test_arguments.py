@@ -2,13 +2,14 @@
 
 import inspect
 import pickle
+import typing
 
 import pytest
 
 import tstatic as paddle
 from tstatic import fluid
 from tstatic.ir.export import PUBLIC_API, notes_signature
-from tstatic.ir.respell import ORIGIN
+from tstatic.ir.respell import ORIGIN, parameters_of
 
 
 def notes(call) -> str:
@@ -20,6 +21,9 @@ def notes(call) -> str:
 MISSPELT = {
     "fluid.layers.fc": (lambda: fluid.layers.fc(input=None, sise=3), "'size'"),
     "nn.Linear": (lambda: paddle.nn.Linear(3, 4, bias=False), "'bias_attr'"),
+    "nn.Conv2D": (lambda: paddle.nn.Conv2D(3, 4, 3, strid=2), "'stride'"),
+    "nn.Pad3D": (lambda: paddle.nn.Pad3D(1, valu=2.0), "'value'"),
+    "nn.GRUCell": (lambda: paddle.nn.GRUCell(3, 4, weight_ih=None), "'weight_ih_attr'"),
     "optimizer.Adam": (lambda: paddle.optimizer.Adam(learning_rat=0.1), "'learning_rate'"),
     "Optimizer.minimize": (lambda: paddle.optimizer.Adam().minimize(los=None), "'loss'"),
     "Executor.run": (lambda: paddle.static.Executor().run(fetchlist=[]), "'fetch_list'"),
@@ -65,3 +69,42 @@ OF_MODULES = [n for n, e in PUBLIC_API.items() if inspect.isfunction(e.function)
 def test_a_public_function_is_the_one_of_its_module(name: str) -> None:
     function = PUBLIC_API[name].function
     assert pickle.loads(pickle.dumps(function)) is function
+
+
+# ------------------------------------------------------------------------------------------- parameters of another function
+def plane(x: "OneName", step: int = 1, layout: str = "NCHW") -> str:
+    """Says what it was given."""
+    return f"{x} {step} {layout}"
+
+
+@parameters_of(plane, layout="NCL")
+def line(layout: str, **given: object) -> tuple[str, object]:
+    """Says it, too."""
+    return layout, given
+
+
+class OneName:
+    """What an annotation names."""
+
+
+def test_a_function_takes_the_parameters_of_another_one_with_its_own_defaults() -> None:
+    assert line(1, step=3) == ("NCL", {"x": 1, "step": 3})
+    assert line(1, 2, "NLC") == ("NLC", {"x": 1, "step": 2})
+    assert (line.__name__, line.__module__, line.__doc__) == ("line", __name__, "Says it, too.")
+    assert list(inspect.signature(line).parameters) == list(inspect.signature(plane).parameters)
+    assert inspect.signature(line).parameters["layout"].default == "NCL"
+    assert inspect.signature(plane).parameters["layout"].default == "NCHW"
+    assert typing.get_type_hints(line) == {"x": OneName, "step": int, "layout": str, "return": tuple[str, object]}
+    assert pickle.loads(pickle.dumps(line)) is line
+
+
+def test_such_a_function_refuses_arguments_as_any_other() -> None:
+    with pytest.raises(TypeError, match=r"^line\(\) got an unexpected keyword argument 'stepp'$"):
+        line(1, stepp=2)
+    with pytest.raises(TypeError, match=r"^line\(\) missing 1 required positional argument: 'x'$"):
+        line()
+
+
+def test_a_default_of_no_parameter_is_found_when_the_function_is_made() -> None:
+    with pytest.raises(AssertionError, match="plane has no parameter for \\['size'\\]"):
+        parameters_of(plane, size=3)

@@ -3,7 +3,7 @@
 * ``types``  data types, shapes and metadata
 * ``attrs``, ``opdef``, ``export``, ``registry``  attributes and slots, what an op is and where tests sample it, its public
   names, and loading them
-* ``respell``  a function with the parameters of another version of Paddle
+* ``respell``  functions with the parameters of others: of another version of Paddle, or of another rank
 * ``refusal``  the error in place of Python's own that a wrong argument ends in
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
 * ``recording``  the numpy calls of a reference, made again without it

@@ -1,16 +1,20 @@
-"""Makes a function or class with other parameters from one that is there: those of another version of Paddle."""
+"""Makes functions and classes whose parameters are those of others: of another version of Paddle, or of another rank."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 from tstatic.no_effect import ATTRIBUTE, declared
 
+P = ParamSpec("P")
+R = TypeVar("R")
 ORIGIN = "__respelled__"
 """Attribute of what is made here: the original, and parameter -> the original's parameter."""
+BODY = "__body__"
+"""Attribute of what takes the parameters of another function: what it passes them to."""
 
 
 def respelled(original: Any, name: str, takes: str, renamed: Mapping[str, str]) -> Any:
@@ -56,6 +60,47 @@ def respelled(original: Any, name: str, takes: str, renamed: Mapping[str, str]) 
     setattr(made, ATTRIBUTE, {p: idle[target] for p, target in targets.items() if target in idle})
     setattr(made, ORIGIN, (original, targets))
     return made
+
+
+def parameters_of(original: Callable[P, Any], **defaults: Any) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Gives a function the parameters of another one in its module, which it is passed by name; a decorator.
+
+    Functions that differ in their number of axes, or in the direction, say their parameters once. As above, Python itself binds the
+    arguments, and type checkers and ``setup.py`` see the parameters of ``original``.
+
+    Args:
+        original: A function without ``*``.
+        defaults: Parameter -> its default here, where that is another one.
+
+    Example:
+        >>> def conv2d(x, stride=1, data_format="NCHW"): ...
+        >>> @parameters_of(conv2d, data_format="NCL")
+        ... def conv1d(**given):
+        ...     return given
+        >>> conv1d(2, stride=3)
+        {'x': 2, 'stride': 3, 'data_format': 'NCL'}
+    """
+    parameters = inspect.signature(original).parameters
+    assert not defaults.keys() - parameters.keys(), f"{original.__qualname__} has no parameter for {list(defaults)}"
+    assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values()), "keyword-only ones are not passed on"
+    given = {n: p.default for n, p in parameters.items() if p.default is not p.empty} | defaults
+
+    def make(body: Callable[..., R]) -> Callable[P, R]:
+        name = body.__name__
+        takes = ", ".join(f"{n}=None" if n in given else n for n in parameters)
+        passed = ", ".join(f"{n}={n}" for n in parameters)
+        text = f"def closure(body):\n    def {name}({takes}): return body({passed})\n    return {name}"
+        scope: dict[str, Any] = {}
+        exec(compile(text, __file__, "exec"), body.__globals__, scope)
+        made = scope["closure"](body)
+        made.__defaults__ = tuple(given[n] for n in parameters if n in given)
+        notes = {n: p.annotation for n, p in parameters.items() if p.annotation is not p.empty}
+        made.__annotations__ = notes | {n: note for n, note in body.__annotations__.items() if n == "return"}
+        made.__doc__, made.__qualname__ = body.__doc__, body.__qualname__
+        setattr(made, BODY, body)
+        return made  # type: ignore[no-any-return]
+
+    return make
 
 
 def _doc(text: str, targets: Mapping[str, str]) -> str:

@@ -12,24 +12,26 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.nn.depth import check_layers
+from tstatic.nn.layer.layers import own_constructor
 from tstatic.nn.layer.rnn_cells import BiRNN, RNNCellBase, run_cell
 
 
 class _Unit(RNNCellBase):
     """What the two 1.x cells share: parameters are made at the first call, when the input's size is known."""
 
-    kind = ""
-    gates = 1
+    kind: str
+    _parts: Sequence[tuple[str, int]]
+    """Names of the weights, and how many matrices of the state's width each has."""
 
     def __init__(
         self,
         name_scope: str,
         hidden_size: int,
-        param_attr: Any,
-        bias_attr: Any,
-        gate_activation: Callable[[Variable], Variable] | None,
-        activation: Callable[[Variable], Variable] | None,
-        dtype: Any,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        gate_activation: Callable[[Variable], Variable] | None = None,
+        activation: Callable[[Variable], Variable] | None = None,
+        dtype: Any = "float32",
     ) -> None:
         super().__init__(f"{name_scope}/{self.kind}", dtype)
         self.hidden_size = check_int(hidden_size, "hidden_size", self.kind, 1)
@@ -42,7 +44,7 @@ class _Unit(RNNCellBase):
         """The state's shape without the batch."""
         return (self.hidden_size,)
 
-    def _affine(self, which: str, parts: Sequence[Variable], columns: int) -> Variable:
+    def _affine(self, which: str, parts: Sequence[Variable]) -> Variable:
         """Returns ``concat(parts) @ weight + bias`` with parameters that the first call makes."""
         joined = emit("concat", {"X": list(parts)}, {"axis": 1})
         if f"weight_{which}" not in self.__dict__["_parameters"]:
@@ -54,14 +56,11 @@ class _Unit(RNNCellBase):
     def _make(self, joined: Variable) -> None:
         rows = check_static_dim(joined.shape[1], joined, "axis 1 (the features)", self.kind)
         param_attr, bias_attr = self._attrs
-        sizes = [(which, count * self.hidden_size) for which, count in self._parts()]
+        sizes = [(which, count * self.hidden_size) for which, count in self._parts]
         for which, columns in sizes:
             setattr(self, f"weight_{which}", self.create_parameter((rows, columns), param_attr))
         for which, columns in sizes:
             setattr(self, f"bias_{which}", self.create_parameter((columns,), bias_attr, is_bias=True))
-
-    def _parts(self) -> Sequence[tuple[str, int]]:
-        return (("gate", 1),)
 
 
 def _sigmoid(x: Variable) -> Variable:
@@ -80,48 +79,8 @@ def _total(x: Variable, y: Variable) -> Variable:
     return emit("elementwise_add", {"X": x, "Y": y})  # type: ignore[no-any-return]
 
 
-class _LSTMUnit(_Unit):
-    kind = "BasicLSTMUnit"
-
-    def __init__(self, *args: Any, forget_bias: float = 1.0) -> None:
-        super().__init__(*args)
-        self._forget_bias = check_number(forget_bias, "forget_bias", self.kind)
-
-    @property
-    def state_shape(self) -> Any:
-        """The shapes of ``h`` and ``c`` without the batch."""
-        return [(self.hidden_size,), (self.hidden_size,)]
-
-    def _parts(self) -> Sequence[tuple[str, int]]:
-        return (("gate", 4),)
-
-    def _step(self, x: Variable, h: Variable, c: Variable) -> tuple[Variable, Variable]:
-        """Returns ``h`` and ``c`` after the step; gates i, g, f, o."""
-        sums = self._affine("gate", (x, h), 4 * self.hidden_size)
-        i, g, f, o = emit("split", {"X": sums}, {"num": 4, "axis": 1})
-        gate = self._gate_activation
-        f = emit("scale", {"X": f}, {"bias": self._forget_bias})
-        c = _total(_product(c, gate(f)), _product(gate(i), self._activation(g)))
-        return _product(self._activation(c), gate(o)), c
-
-
-class _GRUUnit(_Unit):
-    kind = "BasicGRUUnit"
-
-    def _parts(self) -> Sequence[tuple[str, int]]:
-        return (("gate", 2), ("candidate", 1))
-
-    def _step(self, x: Variable, h: Variable) -> Variable:
-        """Returns the state after the step: ``u h + (1 - u) n`` with ``n = act([x, r h] W + b)``."""
-        gates = self._gate_activation(self._affine("gate", (x, h), 2 * self.hidden_size))
-        r, u = emit("split", {"X": gates}, {"num": 2, "axis": 1})
-        n = self._activation(self._affine("candidate", (x, _product(r, h)), self.hidden_size))
-        apart = emit("elementwise_sub", {"X": h, "Y": n})
-        return _total(_product(apart, u), n)
-
-
 @export("fluid.contrib.layers.BasicLSTMUnit", "fluid.contrib.BasicLSTMUnit")
-class BasicLSTMUnit(_LSTMUnit):
+class BasicLSTMUnit(_Unit):
     """One step of an LSTM with one weight ``[size + width, 4 * width]`` and one bias; gates i, g, f, o.
 
     Args:
@@ -139,6 +98,9 @@ class BasicLSTMUnit(_LSTMUnit):
         ((1, 2), ['mine/BasicLSTMUnit_0.w_0', 'mine/BasicLSTMUnit_0.b_0'])
     """
 
+    kind = "BasicLSTMUnit"
+    _parts = (("gate", 4),)
+
     def __init__(
         self,
         name_scope: str,
@@ -150,9 +112,13 @@ class BasicLSTMUnit(_LSTMUnit):
         forget_bias: float = 1.0,
         dtype: Any = "float32",
     ) -> None:
-        super().__init__(
-            name_scope, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype, forget_bias=forget_bias
-        )
+        super().__init__(name_scope, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
+        self._forget_bias = check_number(forget_bias, "forget_bias", self.kind)
+
+    @property
+    def state_shape(self) -> Any:
+        """The shapes of ``h`` and ``c`` without the batch."""
+        return [(self.hidden_size,), (self.hidden_size,)]
 
     def forward(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> tuple[Variable, Variable]:
         """Computes one step and returns the new states.
@@ -161,11 +127,17 @@ class BasicLSTMUnit(_LSTMUnit):
             input: ``[batch, size]``.
             pre_hidden, pre_cell: States before the step, ``[batch, hidden_size]``.
         """
-        return self._step(input, pre_hidden, pre_cell)
+        sums = self._affine("gate", (input, pre_hidden))
+        i, g, f, o = emit("split", {"X": sums}, {"num": 4, "axis": 1})
+        gate = self._gate_activation
+        f = emit("scale", {"X": f}, {"bias": self._forget_bias})
+        c = _total(_product(pre_cell, gate(f)), _product(gate(i), self._activation(g)))
+        return _product(self._activation(c), gate(o)), c
 
 
 @export("fluid.contrib.layers.BasicGRUUnit", "fluid.contrib.BasicGRUUnit")
-class BasicGRUUnit(_GRUUnit):
+@own_constructor()
+class BasicGRUUnit(_Unit):
     """One step of a GRU with the weights ``[size + width, 2 * width]`` of r and u, and ``[size + width, width]`` of the candidate.
 
     Args:
@@ -182,17 +154,8 @@ class BasicGRUUnit(_GRUUnit):
         ((1, 2), 4)
     """
 
-    def __init__(
-        self,
-        name_scope: str,
-        hidden_size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
-        gate_activation: Callable[[Variable], Variable] | None = None,
-        activation: Callable[[Variable], Variable] | None = None,
-        dtype: Any = "float32",
-    ) -> None:
-        super().__init__(name_scope, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
+    kind = "BasicGRUUnit"
+    _parts = (("gate", 2), ("candidate", 1))
 
     def forward(self, input: Variable, pre_hidden: Variable) -> Variable:
         """Computes one step and returns the new state.
@@ -201,7 +164,11 @@ class BasicGRUUnit(_GRUUnit):
             input: ``[batch, size]``.
             pre_hidden: The state before the step, ``[batch, hidden_size]``.
         """
-        return self._step(input, pre_hidden)
+        gates = self._gate_activation(self._affine("gate", (input, pre_hidden)))
+        r, u = emit("split", {"X": gates}, {"num": 2, "axis": 1})
+        n = self._activation(self._affine("candidate", (input, _product(r, pre_hidden))))
+        apart = emit("elementwise_sub", {"X": pre_hidden, "Y": n})
+        return _total(_product(apart, u), n)
 
 
 @export("fluid.layers.RNNCell")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from tstatic.errors import ShapeError
@@ -19,6 +20,7 @@ from tstatic.ir.checks import (
 )
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import parameters_of
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper, check_activation, check_enabled
 from tstatic.no_effect import LIBRARY, no_effect
@@ -108,28 +110,15 @@ def conv2d(
     """
     depthwise = not use_cudnn and groups is not None
     return _conv(
-        2, depthwise, input, num_filters, filter_size, stride, padding, dilation, groups, param_attr, bias_attr, act, name,
+        2, False, depthwise, input, num_filters, filter_size, stride, padding, dilation, groups, param_attr, bias_attr, act, name,
         data_format,
     )  # fmt: skip
 
 
 @no_effect(use_cudnn=LIBRARY)
 @export("static.nn.conv3d", "fluid.layers.conv3d", op="conv3d")
-def conv3d(
-    input: Variable,
-    num_filters: int,
-    filter_size: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCDHW",
-) -> Variable:
+@parameters_of(conv2d, data_format="NCDHW")
+def conv3d(use_cudnn: Any, **given: Any) -> Variable:
     """Builds a convolution layer on volumes.
 
     Args:
@@ -145,33 +134,20 @@ def conv3d(
     Raises:
         ProgramTypeError, ShapeError, DTypeError, ProgramError, NotFoundError: Where an argument does not fit.
     """
-    return _conv(
-        3, False, input, num_filters, filter_size, stride, padding, dilation, groups, param_attr, bias_attr, act, name,
-        data_format,
-    )  # fmt: skip
+    return _conv(3, False, False, **given)
 
 
 def _conv(
-    rank: int,
-    depthwise: bool,
-    input: Variable,
-    num_filters: int,
-    filter_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int | None,
-    param_attr: Any,
-    bias_attr: Any,
-    act: str | None,
-    name: str | None,
-    data_format: str,
-) -> Variable:
-    function = f"conv{rank}d"
+    rank: int, transposed: bool, depthwise: bool, input: Variable, num_filters: int, filter_size: Any, stride: Any,
+    padding: Any, dilation: Any, groups: int | None, param_attr: Any, bias_attr: Any, act: str | None, name: str | None,
+    data_format: str, output_size: Any = None,
+) -> Variable:  # fmt: skip
+    """Builds a convolution layer or a transposed one; with ``depthwise`` the op is that where each channel has its own filters."""
+    function = f"conv{rank}d" + "_transpose" * transposed
     count, groups = _channels(input, num_filters, groups, data_format, rank, function)
-    kernel = check_ints(filter_size, rank, "filter_size", function)
+    given = None if transposed and filter_size is None else check_ints(filter_size, rank, "filter_size", function)
     paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
-    attrs = {
+    attrs: dict[str, Any] = {
         "strides": check_ints(stride, rank, "stride", function),
         "paddings": paddings,
         "padding_algorithm": algorithm,
@@ -179,29 +155,30 @@ def _conv(
         "groups": groups,
         "data_format": data_format,
     }
+    kernel = _kernel_for(function, input, output_size, attrs) if given is None else given
     check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
-    depthwise = depthwise and groups == count and num_filters % count == 0
-    type = f"depthwise_{function}" if depthwise else function
+    # As Paddle: a transposed convolution is depthwise only with one filter per channel.
+    alone = groups == count == num_filters if transposed else groups == count and num_filters % count == 0
+    type = f"depthwise_{function}" if depthwise and alone else function
+    shape, default = (num_filters, count // groups, *kernel), None if transposed else kaiming(count, kernel)
+    late = rank == 2 and given is not None and holds_variable(output_size)
+    if transposed:
+        shape = (count, num_filters // groups, *kernel)
+        most, size = (most_padding(attrs["strides"]), None) if late else (0, output_size)
+        attrs |= output_attrs(most, size, rank, function)
     helper = LayerHelper(type, name=name, bias_attr=bias_attr, act=act)
-    shape = (num_filters, count // groups, *kernel)
-    w = helper.create_parameter(param_attr, shape, input.dtype, default_initializer=kaiming(count, kernel))
+    w = helper.create_parameter(param_attr, shape, input.dtype, default_initializer=default)
     out = helper.emit(type, {"Input": input, "Filter": w}, attrs)
+    if late:
+        out = cut_to(out, output_size, most_padding(attrs["strides"]), 1 if is_last(data_format) else 2, function)
     return _finish(helper, out, data_format)
 
 
-def _kernel_for(
-    function: str,
-    input: Variable,
-    output_size: Any,
-    strides: Any,
-    paddings: Any,
-    dilations: Any,
-    algorithm: str,
-    last: bool,
-) -> tuple[int, ...]:
+def _kernel_for(function: str, input: Variable, output_size: Any, attrs: Mapping[str, Any]) -> tuple[int, ...]:
     """Returns the filter size that gives ``output_size``, as Paddle derives it."""
-    rank = len(strides)
+    strides, paddings, dilations = (attrs[name] for name in ("strides", "paddings", "dilations"))
+    rank, algorithm = len(strides), attrs["padding_algorithm"]
     if output_size is None or algorithm != "EXPLICIT":
         raise ShapeError(
             "output_size must be set when filter_size is None, with paddings given in numbers",
@@ -212,7 +189,7 @@ def _kernel_for(
             var=input.name,
         )
     sizes = check_ints(output_size, rank, "output_size", function)
-    spatial = input.shape[1:-1] if last else input.shape[2:]
+    spatial = input.shape[1:-1] if is_last(attrs["data_format"]) else input.shape[2:]
     pads = tuple(paddings) if len(paddings) == 2 * rank else tuple(p for p in paddings for _ in (0, 1))
     kernel = []
     for i, (size, out, stride, dilation) in enumerate(zip(spatial, sizes, strides, dilations, strict=True)):
@@ -269,30 +246,16 @@ def conv2d_transpose(
         array([[[[1., 1., 2., 2.],
                  [1., 1., 2., 2.]]]], dtype=float32)
     """
-    return _conv_transpose(
-        2, not use_cudnn, input, num_filters, output_size, filter_size, padding, stride, dilation, groups, param_attr,
-        bias_attr, act, name, data_format,
+    return _conv(
+        2, True, not use_cudnn, input, num_filters, filter_size, stride, padding, dilation, groups, param_attr, bias_attr, act,
+        name, data_format, output_size,
     )  # fmt: skip
 
 
 @no_effect(use_cudnn=LIBRARY)
 @export("static.nn.conv3d_transpose", "fluid.layers.conv3d_transpose", op="conv3d_transpose")
-def conv3d_transpose(
-    input: Variable,
-    num_filters: int,
-    output_size: Any = None,
-    filter_size: Any = None,
-    padding: Any = 0,
-    stride: Any = 1,
-    dilation: Any = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCDHW",
-) -> Variable:
+@parameters_of(conv2d_transpose, data_format="NCDHW")
+def conv3d_transpose(use_cudnn: Any, **given: Any) -> Variable:
     """Builds a transposed convolution layer on volumes: every input value adds its filters to the output.
 
     Args:
@@ -319,58 +282,7 @@ def conv3d_transpose(
         >>> exe.run(fetch_list=[y])[0]
         array([[[[[1., 1., 2., 2.]]]]], dtype=float32)
     """
-    return _conv_transpose(
-        3, False, input, num_filters, output_size, filter_size, padding, stride, dilation, groups, param_attr,
-        bias_attr, act, name, data_format,
-    )  # fmt: skip
-
-
-def _conv_transpose(
-    rank: int,
-    depthwise: bool,
-    input: Variable,
-    num_filters: int,
-    output_size: Any,
-    filter_size: Any,
-    padding: Any,
-    stride: Any,
-    dilation: Any,
-    groups: int | None,
-    param_attr: Any,
-    bias_attr: Any,
-    act: str | None,
-    name: str | None,
-    data_format: str,
-) -> Variable:
-    function = f"conv{rank}d_transpose"
-    count, groups = _channels(input, num_filters, groups, data_format, rank, function)
-    last = is_last(data_format)
-    paddings, algorithm = padding_of(padding, rank, last, function)
-    strides, dilations = check_ints(stride, rank, "stride", function), check_ints(dilation, rank, "dilation", function)
-    late = rank == 2 and filter_size is not None and holds_variable(output_size)
-    if filter_size is None:
-        kernel = _kernel_for(function, input, output_size, strides, paddings, dilations, algorithm, last)
-    else:
-        kernel = check_ints(filter_size, rank, "filter_size", function)
-    check_activation(act, function)
-    check_enabled(param_attr, "param_attr", function)
-    depthwise = depthwise and groups == count == num_filters
-    type = f"depthwise_{function}" if depthwise else function
-    attrs = {
-        "strides": strides,
-        "paddings": paddings,
-        "padding_algorithm": algorithm,
-        "dilations": dilations,
-        "groups": groups,
-        "data_format": data_format,
-        **output_attrs(most_padding(strides) if late else 0, None if late else output_size, rank, function),
-    }
-    helper = LayerHelper(type, name=name, bias_attr=bias_attr, act=act)
-    w = helper.create_parameter(param_attr, (count, num_filters // groups, *kernel), input.dtype)
-    out = helper.emit(type, {"Input": input, "Filter": w}, attrs)
-    if late:
-        out = cut_to(out, output_size, most_padding(strides), 1 if last else 2, function)
-    return _finish(helper, out, data_format)
+    return _conv(3, True, False, **given)
 
 
 # ------------------------------------------------------------------------------------------------ deformable convolution

@@ -21,6 +21,7 @@ from tstatic.ir.checks import (
 from tstatic.ir.export import respell
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import parameters_of
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import LayerHelper, ParamAttr, check_activation, check_enabled
 from tstatic.no_effect import no_effect
@@ -135,17 +136,17 @@ def fluid_fc(
 
 # ------------------------------------------------------------------------------------------------------------ embedding
 def _embedding(
-    type: str, input: Variable, size: Sequence[int], is_sparse: bool, padding_idx: int | None, attr: Any, dtype: Any
-) -> Variable:
+    type: str, input: Variable, size: Sequence[int], is_sparse: bool, padding_idx: int | None, param_attr: Any, dtype: Any
+) -> Variable:  # fmt: skip
     check_variable(input, "input", "embedding", INTEGERS)
     check_length(
         size if isinstance(size, list | tuple) else [size], 2, "size", "embedding", why="[rows, width of a row]"
     )
     rows, width = (check_int(s, f"size[{i}]", "embedding", 1) for i, s in enumerate(size))
-    check_enabled(attr, "param_attr", "embedding")
+    check_enabled(param_attr, "param_attr", "embedding")
     attrs = {"padding_idx": padding_row(padding_idx, rows, "embedding"), "is_sparse": bool(is_sparse)}
     helper = LayerHelper("embedding")
-    w = helper.create_parameter(attr, (rows, width), dtype)
+    w = helper.create_parameter(param_attr, (rows, width), dtype)
     return helper.emit(type, {"Ids": input, "W": w}, attrs)  # type: ignore[no-any-return]
 
 
@@ -191,15 +192,8 @@ def embedding(
 
 @no_effect(is_distributed=TABLE.no_effect)
 @export("fluid.layers.embedding", op="lookup_table")
-def fluid_embedding(
-    input: Variable,
-    size: Sequence[int],
-    is_sparse: bool = False,
-    is_distributed: bool = False,
-    padding_idx: int | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
-) -> Variable:
+@parameters_of(embedding)
+def fluid_embedding(is_distributed: Any, **given: Any) -> Variable:
     """Looks up rows of a table as :func:`embedding` does; the last axis of ``input`` has size 1 and becomes the row width (1.x).
 
     Args:
@@ -222,7 +216,7 @@ def fluid_embedding(
         array([[ 2., 20.],
                [ 1., 10.]], dtype=float32)
     """
-    return _embedding("lookup_table", input, size, is_sparse, padding_idx, param_attr, dtype)
+    return _embedding("lookup_table", **given)
 
 
 # ---------------------------------------------------------------------------------------------------------------- others

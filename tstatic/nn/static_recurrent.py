@@ -20,6 +20,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.nn.depth import check_layers
 from tstatic.nn.initializer import Initializer
+from tstatic.nn.layer.rnn import run_layers
 from tstatic.nn.param import LayerHelper, check_enabled
 from tstatic.no_effect import no_effect
 
@@ -207,27 +208,9 @@ def lstm(
     ]
     matrices, biases = parts[: 2 * rows], parts[2 * rows :]
     starts = [emit("unstack", {"X": value}, {"axis": 0, "num": rows}) for value in (init_h, init_c)]
-    x = input
-    last: tuple[list[Variable], list[Variable]] = ([], [])
-    for layer in range(num_layers):
-        if layer and dropout_prob:
-            attrs = {
-                "dropout_prob": dropout_prob,
-                "dropout_implementation": "upscale_in_train",
-                "is_test": bool(is_test),
-            }
-            x = emit("dropout", {"X": x}, attrs)
-        outs = []
-        for way in range(ways):
-            at = layer * ways + way
-            given = {
-                "Input": x, "InitH": starts[0][at], "InitC": starts[1][at], "WeightIh": matrices[2 * at],
-                "WeightHh": matrices[2 * at + 1], "BiasIh": biases[2 * at], "BiasHh": biases[2 * at + 1],
-            }  # fmt: skip
-            out, h, c = helper.emit("lstm_sequence", given, {"is_reverse": way == 1})
-            outs.append(out)
-            last[0].append(h)
-            last[1].append(c)
-        x = outs[0] if ways == 1 else emit("concat", {"X": outs}, {"axis": 2})
-    h, c = (emit("stack", {"X": row}, {"axis": 0}) for row in last)
+    layers = [
+        [(*matrices[2 * at : 2 * at + 2], *biases[2 * at : 2 * at + 2]) for at in range(first, first + ways)]
+        for first in range(0, rows, ways)
+    ]
+    x, (h, c) = run_layers(helper, "lstm_sequence", input, starts, layers, dropout_prob, bool(is_test))
     return x, h, c

@@ -1,7 +1,6 @@
 """One step of an LSTM, a GRU and a simple recurrence, forward and backward, on a batch of rows.
 
-Gates are given as views, so that each caller keeps its own order: ``nn.LSTM`` has input, forget, cell, output; ``lstm_unit``
-input, forget, output, cell; ``dynamic_lstm`` cell, input, forget, output. Functions work in place and allocate nothing but a
+Gates of an LSTM are given as views, so that a caller keeps its own order. Functions work in place and allocate nothing but a
 mask for ``relu``; every slope is computed from the activation's result.
 """
 
@@ -52,7 +51,7 @@ class LstmGates:
 
     Attributes:
         i, f, g, o: Input gate, forget gate, candidate and output gate, ``[batch, width]`` each.
-        early: What the gate activation is applied to before the cell is known: ``i`` and ``f``, and ``o`` without peepholes.
+        early: Runs of ``i``, ``f`` and ``o``.
     """
 
     i: Array
@@ -62,62 +61,27 @@ class LstmGates:
     early: Sequence[Array]
 
 
-Peepholes = tuple[Array, Array, Array]
-"""Weights ``[width]`` from the cell to the input, forget and output gate; the first two see the old cell, the last the new."""
-
-
-def lstm_step(
-    gates: LstmGates,
-    c_before: Array,
-    c: Array,
-    h: Array,
-    work: Array,
-    gate: str = "sigmoid",
-    candidate: str = "tanh",
-    cell: str = "tanh",
-    peepholes: Peepholes | None = None,
-) -> None:
-    """Computes ``c = f * c_before + i * g`` and ``h = o * cell(c)``.
+def lstm_step(gates: LstmGates, c_before: Array, c: Array, h: Array, work: Array) -> None:
+    """Computes ``c = f * c_before + i * g`` and ``h = o * tanh(c)``.
 
     Args:
         gates: Sums of products and biases; replaced by the activations.
         c_before: The cell before the step.
         c, h: Written.
         work: Of the shape of ``c``.
-        gate, candidate, cell: Activations.
-        peepholes: Weights from cell to gates, or ``None``.
     """
-    if peepholes is not None:
-        for view, weight in ((gates.i, peepholes[0]), (gates.f, peepholes[1])):
-            np.multiply(c_before, weight, work)
-            np.add(view, work, view)
     for view in gates.early:
-        activate(gate, view)
-    activate(candidate, gates.g)
+        activate("sigmoid", view)
+    np.tanh(gates.g, gates.g)
     np.multiply(gates.i, gates.g, work)
     np.multiply(gates.f, c_before, c)
     np.add(c, work, c)
-    if peepholes is not None:
-        np.multiply(c, peepholes[2], work)
-        np.add(gates.o, work, gates.o)
-        activate(gate, gates.o)
-    np.copyto(work, c)
-    activate(cell, work)
+    np.tanh(c, work)
     np.multiply(gates.o, work, h)
 
 
 def lstm_step_grad(
-    gates: LstmGates,
-    c_before: Array,
-    c: Array,
-    dh: Array,
-    dc: Array,
-    dgates: LstmGates,
-    work: Sequence[Array],
-    gate: str = "sigmoid",
-    candidate: str = "tanh",
-    cell: str = "tanh",
-    peepholes: Peepholes | None = None,
+    gates: LstmGates, c_before: Array, c: Array, dh: Array, dc: Array, dgates: LstmGates, work: Sequence[Array]
 ) -> None:
     """Computes the gradients of a step's four sums from those of its results.
 
@@ -128,42 +92,23 @@ def lstm_step_grad(
         dc: Gradient of ``c`` from later steps; becomes that of ``c_before``.
         dgates: Written.
         work: Two arrays of the shape of ``c``.
-        gate, candidate, cell, peepholes: As in the forward step.
     """
-    first, second = work
-    np.copyto(first, c)
-    activate(cell, first)
-    np.multiply(dh, first, dgates.o)
-    times_slope(gate, gates.o, dgates.o, second)
-    # first: the gradient that reaches the cell through h.
-    slope = first
-    np.multiply(dh, gates.o, second)
-    _times_slope_of(cell, slope, second)
-    np.add(dc, second, dc)
-    if peepholes is not None:
-        np.multiply(dgates.o, peepholes[2], second)
-        np.add(dc, second, dc)
-    np.multiply(dc, gates.g, dgates.i)
-    times_slope(gate, gates.i, dgates.i, second)
-    np.multiply(dc, c_before, dgates.f)
-    times_slope(gate, gates.f, dgates.f, second)
-    np.multiply(dc, gates.i, dgates.g)
-    times_slope(candidate, gates.g, dgates.g, second)
+    active, through = work
+    np.tanh(c, active)
+    np.multiply(dh, active, dgates.o)
+    times_slope("sigmoid", gates.o, dgates.o, through)
+    # The gradient that reaches the cell through h.
+    np.multiply(dh, gates.o, through)
+    np.multiply(active, active, active)
+    np.subtract(np.asarray(1, active.dtype), active, active)
+    np.multiply(through, active, through)
+    np.add(dc, through, dc)
+    for name, gate, factor, found in (
+        ("sigmoid", gates.i, gates.g, dgates.i), ("sigmoid", gates.f, c_before, dgates.f), ("tanh", gates.g, gates.i, dgates.g),
+    ):  # fmt: skip
+        np.multiply(dc, factor, found)
+        times_slope(name, gate, found, through)
     np.multiply(dc, gates.f, dc)
-    if peepholes is not None:
-        for view, weight in ((dgates.i, peepholes[0]), (dgates.f, peepholes[1])):
-            np.multiply(view, weight, second)
-            np.add(dc, second, dc)
-
-
-def _times_slope_of(name: str, y: Array, gradient: Array) -> None:
-    """As :func:`times_slope`, with ``y`` itself as work."""
-    if name == "tanh":
-        np.multiply(y, y, y)
-        np.subtract(np.asarray(1, y.dtype), y, y)
-        np.multiply(gradient, y, gradient)
-    else:
-        times_slope(name, y, gradient, np.empty_like(y))
 
 
 # ------------------------------------------------------------------------------------------------------------------ GRU

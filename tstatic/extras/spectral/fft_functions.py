@@ -14,6 +14,7 @@ from tstatic.ir.checks import FLOATS, INTEGERS, check_axis, check_choice, check_
 from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import parameters_of
 from tstatic.ir.types import UNKNOWN, dtype_of
 from tstatic.ops.elementwise._mixed import cast_to
 from tstatic.ops.elementwise.arithmetic import floor_divide, subtract
@@ -148,17 +149,15 @@ def fft(x: Variable, n: int | None = None, axis: int = -1, norm: str = "backward
 
 
 @export("fft.ifft", op="fft_c2c")
-def ifft(
-    x: Variable, n: int | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
-) -> Variable:
+@parameters_of(fft)
+def ifft(**given: Any) -> Variable:
     """Returns the inverse of :func:`fft`; arguments and errors are the same."""
-    return _one("ifft", x, n, axis, norm, name, forward=False)
+    return _one("ifft", forward=False, **given)
 
 
 @export("fft.rfft", op="fft_r2c")
-def rfft(
-    x: Variable, n: int | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
-) -> Variable:
+@parameters_of(fft)
+def rfft(**given: Any) -> Variable:
     """Returns the first ``n // 2 + 1`` places of the transform of real values, which say the others.
 
     Args:
@@ -168,13 +167,12 @@ def rfft(
     Raises:
         DTypeError: For complex values.
     """
-    return _one("rfft", x, n, axis, norm, name, forward=True, half="out")
+    return _one("rfft", forward=True, half="out", **given)
 
 
 @export("fft.irfft", op="fft_c2r")
-def irfft(
-    x: Variable, n: int | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
-) -> Variable:
+@parameters_of(fft)
+def irfft(**given: Any) -> Variable:
     """Returns the real values of which :func:`rfft` gives ``x``.
 
     Args:
@@ -188,13 +186,12 @@ def irfft(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([1., 2., 4.], dtype=float32)
     """
-    return _one("irfft", x, n, axis, norm, name, forward=False, half="in")
+    return _one("irfft", forward=False, half="in", **given)
 
 
 @export("fft.hfft", op="fft_c2r")
-def hfft(
-    x: Variable, n: int | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
-) -> Variable:
+@parameters_of(fft)
+def hfft(**given: Any) -> Variable:
     """Returns the transform, which is real, of values of which ``x`` has the first half: the others are its conjugates.
 
     Args:
@@ -202,15 +199,14 @@ def hfft(
         n: How many values; ``2 * (m - 1)`` of ``m`` by default.
         axis, norm, name: As of :func:`fft`.
     """
-    return _one("hfft", x, n, axis, norm, name, forward=True, half="in")
+    return _one("hfft", forward=True, half="in", **given)
 
 
 @export("fft.ihfft", op="fft_r2c")
-def ihfft(
-    x: Variable, n: int | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
-) -> Variable:
+@parameters_of(fft)
+def ihfft(**given: Any) -> Variable:
     """Returns the inverse of :func:`hfft` of real values: the first half; arguments and errors as of :func:`rfft`."""
-    return _one("ihfft", x, n, axis, norm, name, forward=False, half="out")
+    return _one("ihfft", forward=False, half="out", **given)
 
 
 @export("fft.fft2", op="fft_c2c")
@@ -233,63 +229,38 @@ def fft2(
 
 
 @export("fft.ifft2", op="fft_c2c")
-def ifft2(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fft2)
+def ifft2(**given: Any) -> Variable:
     """Returns the inverse of :func:`fft2`; arguments are the same."""
-    return _two("ifft2", x, s, axes, norm, name, forward=False)
+    return _two("ifft2", forward=False, **given)
 
 
 @export("fft.rfft2", op="fft_r2c")
-def rfft2(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fft2)
+def rfft2(**given: Any) -> Variable:
     """Returns half the transform of real values along two axes: :func:`rfft` along the last; arguments as of :func:`fft2`."""
-    return _two("rfft2", x, s, axes, norm, name, forward=True, half="out")
+    return _two("rfft2", forward=True, half="out", **given)
 
 
 @export("fft.irfft2", op="fft_c2r")
-def irfft2(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fft2)
+def irfft2(**given: Any) -> Variable:
     """Returns the real values of which :func:`rfft2` gives ``x``; arguments as of :func:`fft2`."""
-    return _two("irfft2", x, s, axes, norm, name, forward=False, half="in")
+    return _two("irfft2", forward=False, half="in", **given)
 
 
 @export("fft.hfft2", op="fft_c2r")
-def hfft2(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fft2)
+def hfft2(**given: Any) -> Variable:
     """Does along two axes what :func:`hfft` does along one; arguments as of :func:`fft2`."""
-    return _two("hfft2", x, s, axes, norm, name, forward=True, half="in")
+    return _two("hfft2", forward=True, half="in", **given)
 
 
 @export("fft.ihfft2", op="fft_r2c")
-def ihfft2(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fft2)
+def ihfft2(**given: Any) -> Variable:
     """Does along two axes what :func:`ihfft` does along one; arguments as of :func:`fft2`."""
-    return _two("ihfft2", x, s, axes, norm, name, forward=False, half="out")
+    return _two("ihfft2", forward=False, half="out", **given)
 
 
 @export("fft.fftn", op="fft_c2c")
@@ -312,63 +283,38 @@ def fftn(
 
 
 @export("fft.ifftn", op="fft_c2c")
-def ifftn(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fftn)
+def ifftn(**given: Any) -> Variable:
     """Returns the inverse of :func:`fftn`; arguments are the same."""
-    return transform("ifftn", x, s, axes, norm, forward=False, name=name)
+    return transform("ifftn", forward=False, **given)
 
 
 @export("fft.rfftn", op="fft_r2c")
-def rfftn(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fftn)
+def rfftn(**given: Any) -> Variable:
     """Returns half the transform of real values: :func:`rfft` along the last axis; arguments as of :func:`fftn`."""
-    return transform("rfftn", x, s, axes, norm, forward=True, half="out", name=name)
+    return transform("rfftn", forward=True, half="out", **given)
 
 
 @export("fft.irfftn", op="fft_c2r")
-def irfftn(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fftn)
+def irfftn(**given: Any) -> Variable:
     """Returns the real values of which :func:`rfftn` gives ``x``; arguments as of :func:`fftn`."""
-    return transform("irfftn", x, s, axes, norm, forward=False, half="in", name=name)
+    return transform("irfftn", forward=False, half="in", **given)
 
 
 @export("fft.hfftn", op="fft_c2r")
-def hfftn(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fftn)
+def hfftn(**given: Any) -> Variable:
     """Does along several axes what :func:`hfft` does along one; arguments as of :func:`fftn`."""
-    return transform("hfftn", x, s, axes, norm, forward=True, half="in", name=name)
+    return transform("hfftn", forward=True, half="in", **given)
 
 
 @export("fft.ihfftn", op="fft_r2c")
-def ihfftn(
-    x: Variable,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str = "backward",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(fftn)
+def ihfftn(**given: Any) -> Variable:
     """Does along several axes what :func:`ihfft` does along one; arguments as of :func:`fftn`."""
-    return transform("ihfftn", x, s, axes, norm, forward=False, half="out", name=name)
+    return transform("ihfftn", forward=False, half="out", **given)
 
 
 MOST_FREQUENCIES = 1 << 26

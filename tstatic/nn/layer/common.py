@@ -10,7 +10,7 @@ from tstatic.ir.checks import FLOATS, INTEGERS, check_choice, check_int, check_i
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.functional_layer import functional_layer
-from tstatic.nn.layer.layers import Layer, show_layout
+from tstatic.nn.layer.layers import Layer, own_constructor
 from tstatic.nn.param import check_enabled
 from tstatic.no_effect import no_effect
 from tstatic.ops.conv.interpolate_functions import interpolate
@@ -292,9 +292,6 @@ class Pad(Layer):
         self._data_format = self._layout if data_format is None else data_format
         self._name = name
 
-    def __init_subclass__(cls) -> None:
-        show_layout(cls, cls._layout)
-
     def forward(self, x: Variable) -> Variable:
         """Returns the padded input."""
         return pad(x, self._pad, mode=self._mode, value=self._value, data_format=self._data_format, name=self._name)
@@ -305,6 +302,7 @@ class Pad(Layer):
 
 
 @export("nn.Pad1D")
+@own_constructor(data_format="NCL")
 class Pad1D(Pad):
     """Pads the positions of ``[n, c, l]``.
 
@@ -326,6 +324,7 @@ class Pad1D(Pad):
 
 
 @export("nn.Pad2D")
+@own_constructor(data_format="NCHW")
 class Pad2D(Pad):
     """Pads the positions of ``[n, c, h, w]``; arguments as in :class:`Pad1D`.
 
@@ -339,6 +338,7 @@ class Pad2D(Pad):
 
 
 @export("nn.Pad3D")
+@own_constructor(data_format="NCDHW")
 class Pad3D(Pad):
     """Pads the positions of ``[n, c, d, h, w]``; arguments as in :class:`Pad1D`.
 

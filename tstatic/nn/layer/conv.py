@@ -10,7 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_ints, check_rank, check_size
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn.layer.layers import Layer, show_layout
+from tstatic.nn.layer.layers import Layer, own_constructor
 from tstatic.nn.param import check_enabled
 from tstatic.nn.static_conv import kaiming
 from tstatic.ops.conv._sliding import is_last, padding_of
@@ -24,7 +24,7 @@ class _Conv(Layer):
     """What all convolution layers share: filters, bias and their sizes.
 
     Args:
-        data_format: The first of ``_layouts`` if ``None``; signatures show that one as the default.
+        data_format: The first of ``_layouts`` if ``None``.
     """
 
     _rank = 2
@@ -66,9 +66,6 @@ class _Conv(Layer):
         default = None if self._transposed else kaiming(in_channels, self._kernel_size)
         self.weight = self.create_parameter(shape, weight_attr, default_initializer=default)
         self.bias = self.create_parameter((out_channels,), bias_attr, is_bias=True)
-
-    def __init_subclass__(cls) -> None:
-        show_layout(cls, cls._layouts[0])
 
     def _check(self, x: Variable) -> None:
         function = type(self).__name__
@@ -119,6 +116,7 @@ class _Conv(Layer):
 
 
 @export("nn.Conv2D", op="conv2d")
+@own_constructor(data_format="NCHW")
 class Conv2D(_Conv):
     """Convolution of images with learned filters.
 
@@ -151,6 +149,7 @@ class Conv2D(_Conv):
 
 
 @export("nn.Conv3D", op="conv3d")
+@own_constructor(data_format="NCDHW")
 class Conv3D(_Conv):
     """Convolution of volumes with learned filters ``[out_channels, in_channels / groups, kd, kh, kw]``; see :class:`Conv2D`.
 
@@ -172,6 +171,7 @@ class Conv3D(_Conv):
 
 
 @export("nn.Conv1D", op="conv2d")
+@own_constructor(data_format="NCL")
 class Conv1D(_Conv):
     """Convolution along one axis with learned filters ``[out_channels, in_channels / groups, k]``; see :class:`Conv2D`.
 
@@ -193,10 +193,30 @@ class Conv1D(_Conv):
 
 
 class _ConvTranspose(_Conv):
-    """What transposed convolution layers share; not the constructor, whose arguments Paddle orders differently for each rank."""
+    """What transposed convolution layers share; Paddle orders the arguments of one axis differently."""
 
     _transposed = True
     _output_padding: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "NCHW",
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, "zeros", weight_attr, bias_attr,
+            data_format,
+        )  # fmt: skip
+        self._output_padding = output_padding
 
     def _transpose(self, function: Callable[..., Variable], x: Variable, output_size: Any) -> Variable:
         self._check(x)
@@ -208,6 +228,7 @@ class _ConvTranspose(_Conv):
 
 
 @export("nn.Conv2DTranspose", op="conv2d_transpose")
+@own_constructor(data_format="NCHW")
 class Conv2DTranspose(_ConvTranspose):
     """Transposed convolution of images with learned filters ``[in_channels, out_channels / groups, kh, kw]``.
 
@@ -232,32 +253,13 @@ class Conv2DTranspose(_ConvTranspose):
                  [1., 3., 2.]]]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCHW",
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, "zeros", weight_attr, bias_attr,
-            data_format,
-        )  # fmt: skip
-        self._output_padding = output_padding
-
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
         """Maps ``x``, ``[n, in_channels, h, w]``, to ``[n, out_channels, oh, ow]``; ``output_size`` beats ``output_padding``."""
         return self._transpose(conv2d_transpose, x, output_size)
 
 
 @export("nn.Conv3DTranspose", op="conv3d_transpose")
+@own_constructor(data_format="NCDHW")
 class Conv3DTranspose(_ConvTranspose):
     """Transposed convolution of volumes, filters ``[in_channels, out_channels / groups, kd, kh, kw]``; as :class:`Conv2DTranspose`.
 
@@ -272,26 +274,6 @@ class Conv3DTranspose(_ConvTranspose):
 
     _rank = 3
     _layouts = ("NCDHW", "NDHWC")
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCDHW",
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, "zeros", weight_attr, bias_attr,
-            data_format,
-        )  # fmt: skip
-        self._output_padding = output_padding
 
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
         """Maps ``x``, ``[n, in_channels, d, h, w]``, to ``[n, out_channels, od, oh, ow]``.
@@ -332,10 +314,9 @@ class Conv1DTranspose(_ConvTranspose):
         data_format: str = "NCL",
     ) -> None:
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, "zeros", weight_attr, bias_attr,
+            in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups, weight_attr, bias_attr,
             data_format,
         )  # fmt: skip
-        self._output_padding = output_padding
 
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
         """Maps ``x``, ``[n, in_channels, length]``, to ``[n, out_channels, out length]``.

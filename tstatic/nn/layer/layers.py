@@ -7,8 +7,8 @@ import inspect
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from types import NoneType
-from typing import Any, Self
+from types import FunctionType, NoneType
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from tstatic.nn.param import LayerHelper
 
 _log = get_logger("nn")
 Hook = Callable[..., Any]
+C = TypeVar("C")
 
 
 def snake(name: str) -> str:
@@ -127,18 +128,28 @@ def write_state(owner: str, wanted: Mapping[str, Any], state: Mapping[str, Any])
     return missing, unexpected
 
 
-def show_layout(cls: type, layout: str) -> None:
-    """Makes the signature of a class show ``layout`` as the default of ``data_format``, in the place of ``None``.
+def own_constructor(**defaults: Any) -> Callable[[type[C]], type[C]]:
+    """Gives a class the constructor that it inherits under its own name, with defaults of its own; a class decorator.
 
-    Called for subclasses of users, too: they would inherit the signature of their base.
+    Messages and signatures then show the class that users know, and not its base.
     """
-    given = inspect.signature(cls.__init__)  # type: ignore[misc]
-    # Without self.
-    _, *shown = (
-        p.replace(default=layout, annotation="str") if p.name == "data_format" and p.default is None else p
-        for p in given.parameters.values()
-    )
-    cls.__signature__ = given.replace(parameters=shown)  # type: ignore[attr-defined]
+
+    def give(cls: type[C]) -> type[C]:
+        base = inspect.unwrap(cls.__init__)
+        assert isinstance(base, FunctionType)
+        given = (
+            defaults.get(n, p.default)
+            for n, p in inspect.signature(base).parameters.items()
+            if p.default is not p.empty
+        )
+        made = FunctionType(base.__code__, base.__globals__, base.__name__, tuple(given), base.__closure__)
+        vars(made).update(vars(base))
+        made.__annotations__ = base.__annotations__ | {n: type(default).__name__ for n, default in defaults.items()}
+        made.__doc__, made.__qualname__ = base.__doc__, f"{cls.__qualname__}.__init__"
+        cls.__init__ = made  # type: ignore[method-assign]
+        return cls
+
+    return give
 
 
 @export("nn.Layer", "fluid.Layer", "fluid.dygraph.Layer")

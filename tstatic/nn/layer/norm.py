@@ -12,7 +12,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
 from tstatic.nn.initializer import Constant, Normal
-from tstatic.nn.layer.layers import Layer, show_layout
+from tstatic.nn.layer.layers import Layer, own_constructor
 from tstatic.nn.param import ParamAttr, check_activation
 from tstatic.nn.static_norm import check_both_or_none, normalised, spectral, spectral_sizes, statistic
 from tstatic.no_effect import IN_PLACE, no_effect
@@ -57,9 +57,6 @@ class _BatchNorm(Layer):
         self._mean = self.create_parameter((num_features,), statistic(None, 0.0))
         self._variance = self.create_parameter((num_features,), statistic(None, 1.0))
 
-    def __init_subclass__(cls) -> None:
-        show_layout(cls, cls._layouts[0])
-
     def forward(self, input: Variable) -> Variable:
         """Returns a value of the same shape as ``input``."""
         function = type(self).__name__
@@ -86,6 +83,7 @@ class _BatchNorm(Layer):
 
 
 @export("nn.BatchNorm1D", op="batch_norm")
+@own_constructor(data_format="NCL")
 class BatchNorm1D(_BatchNorm):
     """Batch normalisation of ``[n, c]`` or ``[n, c, l]`` (``NLC``: ``[n, l, c]``) (Ioffe and Szegedy, 2015).
 
@@ -115,6 +113,7 @@ class BatchNorm1D(_BatchNorm):
 
 
 @export("nn.BatchNorm2D", op="batch_norm")
+@own_constructor(data_format="NCHW")
 class BatchNorm2D(_BatchNorm):
     """Batch normalisation of images ``[n, c, h, w]`` (``NHWC``: ``[n, h, w, c]``); arguments as in :class:`BatchNorm1D`.
 
@@ -132,6 +131,7 @@ class BatchNorm2D(_BatchNorm):
 
 
 @export("nn.BatchNorm3D", op="batch_norm")
+@own_constructor(data_format="NCDHW")
 class BatchNorm3D(_BatchNorm):
     """Batch normalisation of volumes ``[n, c, d, h, w]`` (``NDHWC``: channels last); arguments as in :class:`BatchNorm1D`.
 
@@ -418,9 +418,6 @@ class _InstanceNorm(Layer):
         self.scale = self.create_parameter((num_features,), weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter((num_features,), bias_attr, is_bias=True)
 
-    def __init_subclass__(cls) -> None:
-        show_layout(cls, cls._layouts[0])
-
     def forward(self, input: Variable) -> Any:
         """Returns a value of the same shape as ``input``."""
         function = type(self).__name__
@@ -436,6 +433,7 @@ class _InstanceNorm(Layer):
 
 
 @export("nn.InstanceNorm1D", op="instance_norm")
+@own_constructor(data_format="NCL")
 class InstanceNorm1D(_InstanceNorm):
     """Instance normalisation of ``[n, c, l]``: each channel of each sample, over its positions (Ulyanov et al., 2016).
 
@@ -461,6 +459,7 @@ class InstanceNorm1D(_InstanceNorm):
 
 
 @export("nn.InstanceNorm2D", op="instance_norm")
+@own_constructor(data_format="NCHW")
 class InstanceNorm2D(_InstanceNorm):
     """Instance normalisation of images ``[n, c, h, w]``; arguments as in :class:`InstanceNorm1D`.
 
@@ -476,6 +475,7 @@ class InstanceNorm2D(_InstanceNorm):
 
 
 @export("nn.InstanceNorm3D", op="instance_norm")
+@own_constructor(data_format="NCDHW")
 class InstanceNorm3D(_InstanceNorm):
     """Instance normalisation of volumes ``[n, c, d, h, w]``; arguments as in :class:`InstanceNorm1D`.
 

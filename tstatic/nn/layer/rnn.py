@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tstatic.errors import ProgramTypeError, shown
@@ -21,6 +22,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.nn.depth import check_layers
 from tstatic.nn.layer.container import LayerList
+from tstatic.nn.layer.layers import own_constructor
 from tstatic.nn.layer.rnn_cells import (
     RNN,
     BiRNN,
@@ -36,6 +38,46 @@ from tstatic.nn.layer.rnn_cells import (
 __all__ = ["GRU", "LSTM", "RNN", "BiRNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCellBase", "SimpleRNN", "SimpleRNNCell"]
 
 _DIRECTIONS = {"forward": 1, "bidirect": 2, "bidirectional": 2}
+
+
+def run_layers(
+    helper: LayerNamer, op: str, x: Variable, states: Sequence[Sequence[Variable]],
+    parameters: Sequence[Sequence[Sequence[Variable]]], dropout: float, is_test: bool,
+    length: Variable | None = None, settings: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[Variable, list[Variable]]:  # fmt: skip
+    """Runs layers of a recurrence over whole sequences, each in one or two directions.
+
+    Args:
+        helper: Names the results.
+        op: The op of one layer and direction.
+        x: ``[steps, batch, size]``.
+        states: For each value of a state, one Variable per layer and direction.
+        parameters: For each layer and direction, two weights and two biases.
+        dropout: Probability with which values between layers are dropped.
+        is_test: Drops nothing.
+        length: Steps of each row.
+        settings: Further attributes of the op.
+
+    Returns:
+        The outputs of the last layer, and the values of the state after the last step, layer by layer, forward first.
+    """
+    slots = ("InitH", "InitC")[: len(states)]
+    ends: list[list[Variable]] = []
+    for layer, directions in enumerate(parameters):
+        if layer and dropout:
+            attrs = {"dropout_prob": dropout, "dropout_implementation": "upscale_in_train", "is_test": is_test}
+            x = emit("dropout", {"X": x}, attrs)
+        outs = []
+        for direction, own in enumerate(directions):
+            given = {
+                "Input": x, **dict(zip(("WeightIh", "WeightHh", "BiasIh", "BiasHh"), own, strict=True)),
+                "SequenceLength": length, **{slot: each[len(ends)] for slot, each in zip(slots, states, strict=True)},
+            }  # fmt: skip
+            out, *last = helper.emit(op, given, {"is_reverse": direction == 1, **settings})
+            outs.append(out)
+            ends.append(last)
+        x = outs[0] if len(outs) == 1 else emit("concat", {"X": outs}, {"axis": 2})
+    return x, [emit("stack", {"X": list(row)}, {"axis": 0}) for row in zip(*ends, strict=True)]
 
 
 class RNNBase(LayerList):
@@ -117,28 +159,11 @@ class RNNBase(LayerList):
         helper = LayerNamer(self.full_name(), self._name)
         states = self._initial(inputs, initial_states, self.num_layers * self.num_directions)
         x = inputs if self.time_major else swap_steps_and_batch(inputs)
-        ends: list[list[Variable]] = [[] for _ in states]
-        for number, cells in enumerate(self._cells()):
-            if number and self.dropout:
-                attrs = {
-                    "dropout_prob": self.dropout, "dropout_implementation": "upscale_in_train",
-                    "is_test": not self.training,
-                }  # fmt: skip
-                x = emit("dropout", {"X": x}, attrs)
-            outs = []
-            for direction, cell in enumerate(cells):
-                at = number * self.num_directions + direction
-                given = {
-                    "Input": x, "WeightIh": cell.weight_ih, "WeightHh": cell.weight_hh, "BiasIh": cell.bias_ih,
-                    "BiasHh": cell.bias_hh, "SequenceLength": sequence_length,
-                    **{slot: each[at] for slot, each in zip(("InitH", "InitC"), states, strict=False)},
-                }  # fmt: skip
-                out, *last = helper.emit(self._op, given, {"is_reverse": direction == 1, **self._settings})
-                outs.append(out)
-                for row, one in zip(ends, last, strict=True):
-                    row.append(one)
-            x = outs[0] if len(outs) == 1 else emit("concat", {"X": outs}, {"axis": 2})
-        last = [emit("stack", {"X": row}, {"axis": 0}) for row in ends]
+        parameters = [[(c.weight_ih, c.weight_hh, c.bias_ih, c.bias_hh) for c in cells] for cells in self._cells()]
+        attrs = self._settings
+        x, last = run_layers(
+            helper, self._op, x, states, parameters, self.dropout, not self.training, sequence_length, attrs
+        )
         return x if self.time_major else swap_steps_and_batch(x), tuple(last) if len(last) == 2 else last[0]
 
     def _initial(self, inputs: Variable, given: Any, rows: int) -> list[list[Variable]]:
@@ -221,8 +246,30 @@ class SimpleRNN(RNNBase):
         )
 
 
+class _Plain(RNNBase):
+    """Layers whose activations are fixed."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: str = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, name)
+
+
 @export("nn.LSTM", op="lstm_sequence")
-class LSTM(RNNBase):
+@own_constructor()
+class LSTM(_Plain):
     """Layers of an LSTM over whole sequences; formula and parameters as in :class:`LSTMCell`.
 
     Parameters are ``lstm_cell_0.w_0`` (``weight_ih_l0``), ``.w_1`` (``weight_hh_l0``), ``.b_0`` and ``.b_1``, and so on.
@@ -247,26 +294,10 @@ class LSTM(RNNBase):
 
     _cell, _op = LSTMCell, "lstm_sequence"
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        direction: str = "forward",
-        time_major: bool = False,
-        dropout: float = 0.0,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, name)
-
 
 @export("nn.GRU", op="gru_sequence")
-class GRU(RNNBase):
+@own_constructor()
+class GRU(_Plain):
     """Layers of a GRU over whole sequences; formula and parameters as in :class:`GRUCell`.
 
     Args:
@@ -287,20 +318,3 @@ class GRU(RNNBase):
     """
 
     _cell, _op = GRUCell, "gru_sequence"
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        direction: str = "forward",
-        time_major: bool = False,
-        dropout: float = 0.0,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, name)

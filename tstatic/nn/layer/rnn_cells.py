@@ -13,7 +13,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, dtype_of
 from tstatic.nn.initializer import Constant, Uniform
-from tstatic.nn.layer.layers import Layer
+from tstatic.nn.layer.layers import Layer, own_constructor
 from tstatic.nn.param import ParamAttr
 from tstatic.ops.control import _blocks
 from tstatic.ops.recurrent.recurrent import StepBuilder
@@ -208,8 +208,25 @@ class SimpleRNNCell(GatedCell):
         return super().extra_repr() + other
 
 
+class _PlainCell(GatedCell):
+    """A cell whose activations are fixed."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr), name)
+
+
 @export("nn.LSTMCell")
-class LSTMCell(GatedCell):
+@own_constructor()
+class LSTMCell(_PlainCell):
     """One step of an LSTM: gates i, f, g, o from ``W_ih x + b_ih + W_hh h + b_hh``; ``c = f c + i g``, ``h = o tanh(c)``.
 
     Args:
@@ -228,18 +245,6 @@ class LSTMCell(GatedCell):
     """
 
     gates = 4
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr), name)
 
     @property
     def state_shape(self) -> Any:
@@ -268,7 +273,8 @@ class LSTMCell(GatedCell):
 
 
 @export("nn.GRUCell")
-class GRUCell(GatedCell):
+@own_constructor()
+class GRUCell(_PlainCell):
     """One step of a GRU: gates r, z; ``n = tanh(W_n x + b_n + r (U_n h + b'_n))``, ``h = z h + (1 - z) n``.
 
     Args:
@@ -287,18 +293,6 @@ class GRUCell(GatedCell):
     """
 
     gates = 3
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr), name)
 
     def forward(self, inputs: Variable, states: Any = None) -> tuple[Variable, Variable]:
         """Computes one step.

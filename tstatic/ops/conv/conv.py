@@ -11,6 +11,7 @@ from tstatic.ir.checks import check_choice, check_ints
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Ref, plain
+from tstatic.ir.respell import parameters_of
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import in_float32
@@ -318,7 +319,7 @@ def _build(
     groups: int,
     data_format: str,
     name: str | None,
-    output: tuple[Any, Any] | None = None,
+    **output: Any,
 ) -> Variable:
     """Emits a convolution and the addition of a bias along the channels; over one axis on images of height 1.
 
@@ -343,19 +344,18 @@ def _build(
         "data_format": data_format,
     }
     # As in Paddle, images alone have sizes that are known when the program runs.
-    late = rank == 2 and output is not None and holds_variable(output[1])
-    if late and output is not None:
-        output_attrs(output[0], 1, rank, function)  # refuses both
+    late = rank == 2 and holds_variable(output.get("output_size"))
+    if late:
+        output_attrs(output["output_padding"], 1, rank, function)  # refuses both
         attrs |= output_attrs(most_padding(strides), None, rank, function)
-    elif output is not None:
-        attrs |= output_attrs(*output, rank, function)
-    type = _type(rank, x, weight, groups, data_format, output is not None)
+    elif output:
+        attrs |= output_attrs(**output, rank=rank, function=function)
+    type = _type(rank, x, weight, groups, data_format, bool(output))
     if rank > 1:
         helper = LayerNamer(type, name)
         out: Variable = helper.emit(type, {"Input": x, "Filter": weight}, attrs)
-        if late and output is not None:
-            padding = most_padding(strides)
-            out = cut_to(out, output[1], padding, 1 if last else 2, function)
+        if late:
+            out = cut_to(out, output["output_size"], most_padding(strides), 1 if last else 2, function)
         if bias is None:
             return out
         # As an image of one pixel, as Paddle adds it here.
@@ -431,17 +431,8 @@ def conv2d(
 
 
 @export("nn.functional.conv1d", op="conv2d")
-def conv1d(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data_format: str = "NCL",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(conv2d, data_format="NCL")
+def conv1d(**given: Any) -> Variable:
     """Cross-correlates along one axis: :func:`conv2d` on images of height 1.
 
     Args:
@@ -458,21 +449,12 @@ def conv1d(
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
     """
-    return _build("conv1d", 1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    return _build("conv1d", 1, **given)
 
 
 @export("nn.functional.conv3d", op="conv3d")
-def conv3d(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(conv2d, data_format="NCDHW")
+def conv3d(**given: Any) -> Variable:
     """Cross-correlates volumes with filters and adds a bias per output channel.
 
     Args:
@@ -487,7 +469,7 @@ def conv3d(
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
     """
-    return _build("conv3d", 3, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    return _build("conv3d", 3, **given)
 
 
 @export("nn.functional.conv2d_transpose", op="conv2d_transpose")
@@ -524,8 +506,10 @@ def conv2d_transpose(
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
     """
-    output = output_padding, output_size
-    return _build("conv2d_transpose", 2, x, weight, bias, stride, padding, dilation, groups, data_format, name, output)
+    output = {"output_padding": output_padding, "output_size": output_size}
+    return _build(
+        "conv2d_transpose", 2, x, weight, bias, stride, padding, dilation, groups, data_format, name, **output
+    )
 
 
 @export("nn.functional.conv1d_transpose", op="conv2d_transpose")
@@ -557,24 +541,15 @@ def conv1d_transpose(
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
     """
-    output = output_padding, output_size
-    return _build("conv1d_transpose", 1, x, weight, bias, stride, padding, dilation, groups, data_format, name, output)
+    output = {"output_padding": output_padding, "output_size": output_size}
+    return _build(
+        "conv1d_transpose", 1, x, weight, bias, stride, padding, dilation, groups, data_format, name, **output
+    )
 
 
 @export("nn.functional.conv3d_transpose", op="conv3d_transpose")
-def conv3d_transpose(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-    output_size: Any = None,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(conv1d_transpose, data_format="NCDHW")
+def conv3d_transpose(**given: Any) -> Variable:
     """Applies the adjoint of :func:`conv3d`: every value of ``x`` adds its filters to the output.
 
     Args:
@@ -590,5 +565,4 @@ def conv3d_transpose(
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
     """
-    output = output_padding, output_size
-    return _build("conv3d_transpose", 3, x, weight, bias, stride, padding, dilation, groups, data_format, name, output)
+    return _build("conv3d_transpose", 3, **given)

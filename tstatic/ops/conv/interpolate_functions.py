@@ -18,6 +18,7 @@ from tstatic.ir.checks import (
 )
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import parameters_of
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.conv._sliding import is_last, spatial
 from tstatic.ops.conv.interpolate_when_run import has_variable, known_when_run, resize_when_run
@@ -175,16 +176,8 @@ def _scaled(x: Variable, scale: Any, rank: int, layout: str, function: str) -> t
 
 
 @export("nn.functional.upsample")
-def upsample(
-    x: Variable,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: bool = False,
-    align_mode: int = 0,
-    data_format: str = "NCHW",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(interpolate)
+def upsample(**given: Any) -> Variable:
     """Resizes as :func:`interpolate`, whose other name it is.
 
     Args:
@@ -201,7 +194,7 @@ def upsample(
         array([[[[1., 1., 2., 2.],
                  [1., 1., 2., 2.]]]], dtype=float32)
     """
-    return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name)
+    return interpolate(**given)
 
 
 # --------------------------------------------------------------------------------------------------------- names of 1.x
@@ -280,16 +273,8 @@ def resize_bilinear(
 
 
 @export("fluid.layers.resize_trilinear", op="trilinear_interp_v2")
-def resize_trilinear(
-    input: Variable,
-    out_shape: Any = None,
-    scale: Any = None,
-    name: str | None = None,
-    actual_shape: Any = None,
-    align_corners: bool = True,
-    align_mode: int = 1,
-    data_format: str = "NCDHW",
-) -> Variable:
+@parameters_of(resize_bilinear, data_format="NCDHW")
+def resize_trilinear(**given: Any) -> Variable:
     """Resizes volumes by linear interpolation along three axes; arguments as in :func:`resize_bilinear`.
 
     Args:
@@ -301,23 +286,12 @@ def resize_trilinear(
     Returns:
         ``input`` with its spatial sizes changed.
     """
-    align = {"align_corners": align_corners, "align_mode": align_mode}
-    return _resize_1x(
-        "resize_trilinear", "trilinear", input, out_shape, scale, name, actual_shape, data_format, **align
-    )
+    return _resize_1x("resize_trilinear", "trilinear", **given)
 
 
 @export("fluid.layers.resize_linear", op="linear_interp_v2")
-def resize_linear(
-    input: Variable,
-    out_shape: Any = None,
-    scale: Any = None,
-    name: str | None = None,
-    actual_shape: Any = None,
-    align_corners: bool = True,
-    align_mode: int = 1,
-    data_format: str = "NCW",
-) -> Variable:
+@parameters_of(resize_bilinear, data_format="NCW")
+def resize_linear(**given: Any) -> Variable:
     """Resizes sequences by linear interpolation; arguments as in :func:`resize_bilinear`.
 
     Args:
@@ -329,8 +303,7 @@ def resize_linear(
     Returns:
         ``input`` with its length changed.
     """
-    align = {"align_corners": align_corners, "align_mode": align_mode}
-    return _resize_1x("resize_linear", "linear", input, out_shape, scale, name, actual_shape, data_format, **align)
+    return _resize_1x("resize_linear", "linear", **given)
 
 
 @export("fluid.layers.image_resize", "fluid.layers.interpolate")

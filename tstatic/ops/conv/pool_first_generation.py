@@ -10,6 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_choice, check_ints, check_type
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import parameters_of
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, is_last, padding_of
 from tstatic.ops.conv.pool_functions import (
@@ -133,19 +134,8 @@ def pool2d(
 
 @no_effect(use_cudnn=LIBRARY)
 @export("fluid.layers.pool3d", op="pool3d")
-def pool3d(
-    input: Variable,
-    pool_size: Any = -1,
-    pool_type: str = "max",
-    pool_stride: Any = 1,
-    pool_padding: Any = 0,
-    global_pooling: bool = False,
-    use_cudnn: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-    exclusive: bool = True,
-    data_format: str = "NCDHW",
-) -> Variable:
+@parameters_of(pool2d, data_format="NCDHW")
+def pool3d(use_cudnn: Any, **given: Any) -> Variable:
     """Pools volumes by maximum or average under the names of Paddle 1.x.
 
     Args:
@@ -169,9 +159,7 @@ def pool3d(
         >>> static.Executor().run(feed=feed, fetch_list=[y])[0]
         array([[[[[3.5]]]]], dtype=float32)
     """
-    return _sliding(
-        3, input, pool_size, pool_type, pool_stride, pool_padding, global_pooling, ceil_mode, name, exclusive, data_format
-    )  # fmt: skip
+    return _sliding(3, **given)
 
 
 @export("fluid.layers.adaptive_pool2d", op="pool2d")

@@ -10,6 +10,7 @@ from tstatic.ir.build import LayerNamer, check_variable, emit
 from tstatic.ir.checks import check_choice, check_ints, check_sizes, check_type
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import parameters_of
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, is_last, on_images, padding_of, spatial
 from tstatic.ops.shape._shapes import emit_one
@@ -18,14 +19,14 @@ Pooled = Variable | tuple[Variable, Variable]
 
 
 def _window(
-    function: str, rank: int, x: Variable, size: Any, stride: Any, padding: Any, data_format: str, **flags: Any
+    function: str, rank: int, x: Variable, kernel_size: Any, stride: Any, padding: Any, data_format: str, **flags: Any
 ) -> dict[str, Any]:
     """Returns the attributes of sliding windows after checking the arguments; sequences have the layout of images."""
     check_variable(x, "x", function)
     check_choice(data_format, LAYOUTS_BY_RANK[max(rank, 2)], "data_format", function, error=ShapeError)
     for name, value in flags.items():
         check_type(value, bool, name, function)
-    kernel = check_ints(size, rank, "kernel_size", function)
+    kernel = check_ints(kernel_size, rank, "kernel_size", function)
     strides = kernel if stride is None else check_ints(stride, rank, "stride", function)
     paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
     windows = {"ksize": kernel, "strides": strides, "paddings": paddings, "padding_algorithm": algorithm}
@@ -187,16 +188,8 @@ def avg_pool2d(
 
 
 @export("nn.functional.max_pool3d", op="pool3d")
-def max_pool3d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Pooled:
+@parameters_of(max_pool2d, data_format="NCDHW")
+def max_pool3d(x: Variable, return_mask: bool, name: str | None, **window: Any) -> Pooled:
     """Takes the maximum over sliding windows of volumes; see :func:`max_pool2d`.
 
     Args:
@@ -222,22 +215,13 @@ def max_pool3d(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[[[7.]]]]], dtype=float32)
     """
-    attrs = _window("max_pool3d", 3, x, kernel_size, stride, padding, data_format, ceil_mode=ceil_mode)
+    attrs = _window("max_pool3d", 3, x, **window)
     return _maximum("max_pool3d", 3, x, attrs, return_mask, name)
 
 
 @export("nn.functional.avg_pool3d", op="pool3d")
-def avg_pool3d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    exclusive: bool = True,
-    divisor_override: float | None = None,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Variable:
+@parameters_of(avg_pool2d, data_format="NCDHW")
+def avg_pool3d(x: Variable, divisor_override: float | None, name: str | None, **window: Any) -> Variable:
     """Takes the average over sliding windows of volumes; see :func:`avg_pool2d`.
 
     Args:
@@ -257,8 +241,7 @@ def avg_pool3d(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[[[3.5]]]]], dtype=float32)
     """
-    flags = {"ceil_mode": ceil_mode, "exclusive": exclusive}
-    attrs = _window("avg_pool3d", 3, x, kernel_size, stride, padding, data_format, **flags)
+    attrs = _window("avg_pool3d", 3, x, **window)
     return _divided("avg_pool3d", 3, x, attrs, divisor_override, name)
 
 

@@ -23,6 +23,7 @@ from tstatic.ir.checks import (
 )
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import parameters_of
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops.conv import _conv_onnx as _onnx
@@ -163,7 +164,8 @@ def _output_size(function: str, given: Any, smallest: Shape, strides: Sequence[i
 
 
 def _unpool(
-    rank: int, x: Any, indices: Any, kernel: Any, stride: Any, padding: Any, data_format: str, output_size: Any, name: Any
+    rank: int, x: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, data_format: str, output_size: Any,
+    name: Any,
 ) -> Variable:  # fmt: skip
     """Emits the op; that of ``[n, c, length]`` on images of height 1."""
     function = f"max_unpool{rank}d"
@@ -171,7 +173,7 @@ def _unpool(
     check_variable(indices, "indices", function, INDICES)
     check_choice(data_format, LAYOUTS_BY_RANK[rank][:1], "data_format", function, error=ShapeError)
     check_rank(x, rank + 2, "x", function, layout=data_format)
-    attrs: dict[str, Any] = {"ksize": check_ints(kernel, rank, "kernel_size", function)}
+    attrs: dict[str, Any] = {"ksize": check_ints(kernel_size, rank, "kernel_size", function)}
     attrs["strides"] = attrs["ksize"] if stride is None else check_ints(stride, rank, "stride", function)
     attrs["paddings"] = check_ints(padding, rank, "padding", function)
     smallest = _sizes(x.shape[2:], attrs)
@@ -228,16 +230,8 @@ def max_unpool1d(
 
 
 @export("nn.functional.max_unpool2d", op="unpool")
-def max_unpool2d(
-    x: Variable,
-    indices: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    data_format: str = "NCHW",
-    output_size: Any = None,
-    name: str | None = None,
-) -> Variable:
+@parameters_of(max_unpool1d, data_format="NCHW")
+def max_unpool2d(**given: Any) -> Variable:
     """Puts the maxima of :func:`max_pool2d` back at their places, and 0 elsewhere.
 
     Args:
@@ -264,20 +258,12 @@ def max_unpool2d(
         array([[[[0., 0.],
                  [4., 0.]]]], dtype=float32)
     """
-    return _unpool(2, x, indices, kernel_size, stride, padding, data_format, output_size, name)
+    return _unpool(2, **given)
 
 
 @export("nn.functional.max_unpool3d", op="unpool3d")
-def max_unpool3d(
-    x: Variable,
-    indices: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    data_format: str = "NCDHW",
-    output_size: Any = None,
-    name: str | None = None,
-) -> Variable:
+@parameters_of(max_unpool1d, data_format="NCDHW")
+def max_unpool3d(**given: Any) -> Variable:
     """Puts the maxima of :func:`max_pool3d` back at their places, and 0 elsewhere; see :func:`max_unpool2d`.
 
     Args:
@@ -301,4 +287,4 @@ def max_unpool3d(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[[[0., 7.]]]]], dtype=float32)
     """
-    return _unpool(3, x, indices, kernel_size, stride, padding, data_format, output_size, name)
+    return _unpool(3, **given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,50 +47,40 @@ def _infer(
 def _ref(
     x: Any, states: Any, weights: Any, length: Any, out: Any, last: Any, *, mode: str, num_layers: int, is_bidirec: bool
 ) -> None:
-    type, attrs, _ = _MODES[mode]
-    half = len(weights) // 2
-    for layer in range(num_layers):
-        parts = []
-        for direction in range(1 + is_bidirec):
-            k = layer * (1 + is_bidirec) + direction
-            ins = [
-                x,
-                *(state[k] for state in states),
-                *weights[2 * k : 2 * k + 2],
-                *weights[half + 2 * k : half + 2 * k + 2],
-                length,
-            ]
-            results = evaluate(op_def(type), ins, {**attrs, "is_reverse": bool(direction)})
-            parts.append(results[0])
-            for into, value in zip(last, results[1:], strict=False):
-                into[k] = value
-        x = np.concatenate(parts, 2)
-    out[...] = x
+    out[...], rows = _layers(evaluate, np.concatenate, x, states, weights, length, mode, num_layers, is_bidirec)
+    for k, row in enumerate(rows):
+        for into, value in zip(last, row, strict=False):
+            into[k] = value
 
 
 def _lower(
     torch: Any, x: Any, states: Any, weights: Any, length: Any, *, mode: str, num_layers: int, is_bidirec: bool
 ) -> Any:
+    def run(definition: OpDef, given: list[Any], attrs: dict[str, Any]) -> Sequence[Any]:
+        assert definition.lower is not None
+        return definition.lower(torch, *given, **attrs)  # type: ignore[no-any-return]
+
+    out, rows = _layers(run, torch.cat, x, states, weights, length, mode, num_layers, is_bidirec)
+    return out, [torch.stack([row[i] for row in rows]) for i in range(len(states))]
+
+
+def _layers(
+    run: Callable[[OpDef, list[Any], dict[str, Any]], Sequence[Any]], joined: Callable[..., Any], x: Any,
+    states: Sequence[Any], weights: Sequence[Any], length: Any, mode: str, num_layers: int, is_bidirec: bool,
+) -> tuple[Any, list[Sequence[Any]]]:  # fmt: skip
+    """Returns the results of the last layer, and the states after the last step of each layer and direction."""
     type, attrs, _ = _MODES[mode]
-    half, lasts = len(weights) // 2, []
-    for layer in range(num_layers):
+    half, directions, rows = len(weights) // 2, 1 + is_bidirec, list[Sequence[Any]]()
+    for first in range(0, num_layers * directions, directions):
         parts = []
-        for direction in range(1 + is_bidirec):
-            k = layer * (1 + is_bidirec) + direction
-            ins = [
-                x,
-                *(state[k] for state in states),
-                *weights[2 * k : 2 * k + 2],
-                *weights[half + 2 * k : half + 2 * k + 2],
-                length,
-            ]
-            lower = op_def(type).lower
-            assert lower is not None
-            results = lower(torch, *ins, **attrs, is_reverse=bool(direction))
+        for k in range(first, first + directions):
+            own = (*weights[2 * k : 2 * k + 2], *weights[half + 2 * k : half + 2 * k + 2])
+            given = [x, *(state[k] for state in states), *own, length]
+            results = run(op_def(type), given, {**attrs, "is_reverse": k > first})
             parts.append(results[0])
-            lasts.append(results[1 : 1 + len(states)])
-        x = torch.cat(parts, 2)
-    return x, [torch.stack([row[i] for row in lasts]) for i in range(len(states))]
+            rows.append(results[1 : 1 + len(states)])
+        x = joined(parts, 2)
+    return x, rows
 
 
 def _case(mode: str, layers: int, both: bool, lengths: bool) -> Case:

@@ -1,4 +1,4 @@
-"""Recurrences over sequences of different lengths: the order of steps, activations, and the cell of LSTM and LSTMP.
+"""Recurrences over sequences of different lengths: the order of steps, activations, the cell of an LSTM, and the operators' frame.
 
 Sequences are sorted by length, longest first; step ``t`` is then a matrix of the first rows that are left, as many as there are
 sequences of more than ``t`` rows. Rows in the order of steps are called packed.
@@ -7,7 +7,7 @@ sequences of more than ``t`` rows. Rows in the order of steps are called packed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,9 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr, one_of
 from tstatic.ir.checks import check_dtype, check_rank
+from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import Array, check_sequences, count_of, lengths_of
 
 
@@ -88,6 +90,13 @@ class Steps:
             made[now] = initial[:count] if earlier is None else packed[earlier.start : earlier.start + count]
             earlier = now
         return made
+
+    def write(self, targets: Sequence[Array | None], names: Sequence[str], packed: Mapping[str, Array]) -> None:
+        """Writes gradients where they are wanted: that of ``Input`` to its rows, those of initial states in their order."""
+        places = {"Input": self.rows, "H0": self.order, "C0": self.order}
+        for target, name in zip(targets, names, strict=True):
+            if target is not None:
+                target[places.get(name, ...)] = packed[name]
 
     def initial(self, state: Array | None, width: int, dtype: Any) -> Array:
         """Returns the states before the first step, in the order of the sorted sequences."""
@@ -349,3 +358,53 @@ def torch_gradients(torch: Any, function: Callable[..., Any], given: list[Any], 
         one = next(found)
         gradients.append(torch.zeros_like(leaf) if one is None else one)
     return gradients
+
+
+# ------------------------------------------------------------------------------------------------------------ operators
+def over_sequences(
+    type: str, inputs: Sequence[str], outputs: str, kept: str, results: Sequence[str], attrs: Mapping[str, Any],
+    functions: tuple[Callable[..., Any], Callable[..., None], Callable[..., None], Callable[..., Any]],
+    cases: tuple[Case, ...], instead: str, **more: Any,
+) -> OpDef:  # fmt: skip
+    """Returns the operator of a recurrence over sequences.
+
+    Args:
+        type: Op type.
+        inputs: Slots of the values that have gradients, ``"Input"`` first, whose offsets are the second input.
+        outputs: Slots of the outputs.
+        kept: Slots of those that the backward pass reads.
+        results: Slots of those that gradients arrive for.
+        attrs: Attributes.
+        functions: The shapes' function, the references of both passes, and the form in torch, which torch differentiates.
+        cases: Shapes and attributes.
+        instead: What to write where second derivatives are asked for.
+        **more: Further fields of the definition.
+    """
+    infer, ref, back, lower = functions
+    given = ", ".join(("Input", f"Input{LOD}", *inputs[1:]))
+    count, read = 1 + len(inputs), len(kept.split(", "))
+    names = [name.strip("~") for name in outputs.split(", ")]
+    places = [names.index(name.strip("?")) for name in results]
+
+    def lower_back(torch: Any, *arrays: Any, **attrs: Any) -> Any:
+        def chosen(*own: Any) -> list[Any]:
+            made = lower(torch, *own, **attrs)
+            return [made[place] for place in places]
+
+        found = torch_gradients(torch, chosen, list(arrays[:count]), list(arrays[count + read :]))
+        return found[0], *found[2:]
+
+    arriving = (f"{name.strip('?')}{GRAD}{'?' * name.endswith('?')}" for name in results)
+    return OpDef(
+        type, f"{given} -> {outputs}", attrs=attrs, infer=infer, ref=ref, host=READS_LENGTHS, lower=lower, lod="Input",
+        amp="black", uses_blas=True,
+        grad=GradOp(
+            f"{given}, {kept}, {', '.join(arriving)} -> {', '.join(name.strip('?') + GRAD for name in inputs)}",
+            infer=lambda x, offsets, *rest: (x, *rest[: count - 2]), ref=back, host=READS_LENGTHS, lower=lower_back,
+            instead=instead,
+        ),
+        domain=Domain(
+            cases=cases, values={f"Input{LOD}": ValueRange(dtype="int64", offsets="Input.0")},
+            floats=("float32", "float64"), ulps=256.0,
+        ), **more,
+    )  # fmt: skip

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.opdef import Case, register
 from tstatic.ir.types import Meta
-from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import Array
 from tstatic.ops.sequence._recurrence import (
     ACTIVATIONS,
@@ -16,8 +15,8 @@ from tstatic.ops.sequence._recurrence import (
     activation,
     check_cells,
     check_state,
+    over_sequences,
     torch_activation,
-    torch_gradients,
     torch_over_sequences,
     torch_packed,
 )
@@ -63,8 +62,7 @@ def _ref(
 
 def _back(
     x: Array, offsets: Array, h0: Array | None, weight: Array, bias: Array | None, gates: Array, hidden: Array,
-    dhidden: Array, dx: Array | None, dh0: Array | None, dweight: Array | None, dbias: Array | None, *, is_reverse: bool,
-    gate_activation: str, activation: str, origin_mode: bool,
+    dhidden: Array, *targets: Array | None, is_reverse: bool, gate_activation: str, activation: str, origin_mode: bool,
 ) -> None:  # fmt: skip
     steps, d = Steps(offsets, is_reverse), weight.shape[0]
     of_gates, of_candidate = _weights(weight)
@@ -87,15 +85,12 @@ def _back(
         np.multiply(du, slope(u), out=both[:, :d])
         np.multiply(reset * h, slope(r), out=both[:, d:])
         dh[:count] = total * stays + reset * r + both @ of_gates.T
-    if dx is not None:
-        dx[steps.rows] = made
-    if dh0 is not None:
-        dh0[steps.order] = dh
-    if dweight is not None:
-        parts = before.T @ made[:, : 2 * d], (before * gates[:, d : 2 * d]).T @ made[:, 2 * d :]
-        dweight[...] = np.concatenate([part.reshape(-1) for part in parts]).reshape(dweight.shape)
-    if dbias is not None:
-        dbias[...] = made.sum(0)
+    parts = before.T @ made[:, : 2 * d], (before * gates[:, d : 2 * d]).T @ made[:, 2 * d :]
+    found = {
+        "Input": made, "H0": dh, "Bias": made.sum(0),
+        "Weight": np.concatenate([part.reshape(-1) for part in parts]).reshape(weight.shape),
+    }  # fmt: skip
+    steps.write(targets, ("Input", "H0", "Weight", "Bias"), found)
 
 
 def _lower(
@@ -120,23 +115,6 @@ def _lower(
     return gates[torch_packed(torch, offsets, is_reverse)], None, None, hidden
 
 
-def _lower_back(
-    torch: Any,
-    x: Any,
-    offsets: Any,
-    h0: Any,
-    weight: Any,
-    bias: Any,
-    gates: Any,
-    hidden: Any,
-    dhidden: Any,
-    **attrs: Any,
-) -> Any:
-    given = [x, offsets, h0, weight, bias]
-    found = torch_gradients(torch, lambda *all: (_lower(torch, *all, **attrs)[3],), given, [dhidden])
-    return found[0], *found[2:]
-
-
 def _case(rows: int, sequences: int, width: int, state: bool = False, bias: bool = True, **attrs: Any) -> Case:
     shapes = (
         (rows, 3 * width), (sequences + 1,), (sequences, width) if state else None, (width, 3 * width),
@@ -145,26 +123,14 @@ def _case(rows: int, sequences: int, width: int, state: bool = False, bias: bool
     return Case(shapes, attrs)
 
 
-register(OpDef(
-    "gru", f"Input, Input{LOD}, H0?, Weight, Bias? -> BatchGate~, BatchResetHiddenPrev~, BatchHidden~, Hidden",
-    attrs={
-        "is_reverse": False, "gate_activation": activation("sigmoid"), "activation": activation("tanh"), "origin_mode": False,
-    },
-    infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=lambda torch, *given, **attrs: _lower(torch, *given, **attrs), lod="Input", amp="black",
-    uses_blas=True,
-    grad=GradOp(
-        f"Input, Input{LOD}, H0?, Weight, Bias?, BatchGate, Hidden, Hidden{GRAD} "
-        f"-> Input{GRAD}, H0{GRAD}, Weight{GRAD}, Bias{GRAD}",
-        infer=lambda x, offsets, h0, weight, bias, *rest: (x, h0, weight, bias), ref=_back,
-        host=READS_LENGTHS, lower=lambda torch, *given, **attrs: _lower_back(torch, *given, **attrs),
-        instead="pad the sequences (sequence_pad) and call nn.GRUCell once per step in a Python loop",
+register(over_sequences(
+    "gru", ("Input", "H0?", "Weight", "Bias?"), "BatchGate~, BatchResetHiddenPrev~, BatchHidden~, Hidden", "BatchGate, Hidden",
+    ("Hidden",),
+    {"is_reverse": False, "gate_activation": activation("sigmoid"), "activation": activation("tanh"), "origin_mode": False},
+    (_infer, _ref, _back, _lower),
+    (
+        _case(7, 3, 2), _case(7, 4, 3, state=True), _case(5, 2, 2, state=True, bias=False, is_reverse=True),
+        _case(0, 2, 2, state=True), _case(6, 3, 1, origin_mode=True, activation="identity"),
     ),
-    domain=Domain(
-        cases=(
-            _case(7, 3, 2), _case(7, 4, 3, state=True), _case(5, 2, 2, state=True, bias=False, is_reverse=True),
-            _case(0, 2, 2, state=True), _case(6, 3, 1, origin_mode=True, activation="identity"),
-        ),
-        values={f"Input{LOD}": ValueRange(dtype="int64", offsets="Input.0")}, floats=("float32", "float64"), ulps=256.0,
-    ),
+    "pad the sequences (sequence_pad) and call nn.GRUCell once per step in a Python loop",
 ))  # fmt: skip
