@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int]] = {
     "doctor": (("--quick",), 0), "help": (("--help",), 0), "unknown": (("nonsense",), 2), "run": (("net.py",), 0),
     "kernels": (("net.py", "--all"), 0), "memory": (("net.py",), 0), "profile": (("net.py",), 0), "verify": (("net.py",), 0),
     "compile": (("net.py",), 0), "bench": (("--list",), 0), "compare": (("a.json", "b.json"), 2), "cache": ((), 0),
-    "convert": (("a.npz", "b.npz"), 2), "selftest": ((), 0), "version": (("--version",), 0),
+    "convert": (("a.npz", "b.npz"), 2), "op": (("gelu",), 0), "selftest": ((), 0), "version": (("--version",), 0),
 }  # fmt: skip
 """Name -> what follows it, and the exit code where the output can be written; names that are no command stand for themselves."""
 QUICK = ("summary", "missing")

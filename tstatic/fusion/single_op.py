@@ -83,7 +83,9 @@ def single_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[Kernel, Make
     """
     make = _template(op)
     if make is None or op.body or op.sub_blocks:
-        raise CodegenUnsupported("NOT_POINTWISE", f"{op.type} states no expression", op)
+        stated = op.definition.expression is not None or op.definition.rows is not None
+        why = "has state, effects or sizes beside its expression" if stated else "states no expression"
+        raise CodegenUnsupported("NOT_POINTWISE", f"{op.type} {why}", op)
     return make([op], metas, list(op.writes())), make
 
 

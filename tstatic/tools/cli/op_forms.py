@@ -13,11 +13,12 @@ from tstatic.ir.composed import COMPOSED
 from tstatic.ir.expr import parse
 from tstatic.ir.formula import to_python
 from tstatic.ir.onnx_form import reason_of
-from tstatic.ir.opdef import DERIVE, GradOp, GradRule, OpDef, find_op_def
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, GradRule, OpDef, find_op_def
 from tstatic.ir.split import Split
 from tstatic.tools.cli.op_kernel import Sample, SampleKernel, fusions_naming, kernel_of_sample, samples, stated_texts
 from tstatic.tools.cli.op_sources import (
     PACKAGE,
+    files_calling,
     files_naming,
     functions_in,
     names_reaching,
@@ -272,7 +273,7 @@ def in_triton(definition: OpDef) -> Form:
     if isinstance(found, SampleKernel):
         data |= {"name": found.kernel.name, "template": found.kernel.template, "sample": found.made_for}
         head = lines(f"# {found.made_for}", f"# also in patterns of: {', '.join(names)}" if names else "")
-        return Form(lines(head, found.kernel.text), data=data)
+        return Form(lines(head, found.kernel.code), data=data)
     return Form(none=found or "its definition has no sample", data=data)
 
 
@@ -325,9 +326,7 @@ def public_names(definition: OpDef) -> Form:
     others = sorted({name.removeprefix("tensor.") for name in found} - set(own))
     if not own and not others:
         files = files_naming(PACKAGE, "*.py").get(definition.type, ())
-        return Form(
-            none=f"no public function names it; what makes it stands in {', '.join(files) or 'no file by its name'}"
-        )
+        return Form(none=f"no public function names it; it stands in {', '.join(files) or 'no file by its name'}")
     return Form(
         lines(
             f"are it: {', '.join(own)}" if own else "",
@@ -348,12 +347,18 @@ _LISTS = {
 
 def in_mixed_precision(definition: OpDef) -> Form:
     """Returns the list of mixed precision that the op is on."""
-    low = definition.domain is not None and {"float16", "bfloat16"} & set(definition.domain.floats)
-    if not definition.amp:
-        at_o2 = "16 bits" if low else "float32, as it does not compute in 16 bits"
+    if definition.update:
         return Form(
-            none=f"its definition puts it on no list: it runs in float32 at level O1, and in {at_o2} at level O2"
+            none="it is an update: mixed precision rewrites the forward part, and updates are appended behind it"
         )
+    if not definition.amp:
+        low = definition.domain is not None and {"float16", "bfloat16"} & set(definition.domain.floats)
+        runs = (
+            "float32 at level O1, in 16 bits at level O2"
+            if low
+            else "float32, at level O2 too, as it does not compute in 16 bits"
+        )
+        return Form(none=f"its definition puts it on no list: it runs in {runs}")
     kept = f"; {', '.join(definition.float32_inputs)} stay in float32" if definition.float32_inputs else ""
     return Form(_LISTS[definition.amp] + kept)
 
@@ -364,15 +369,23 @@ def covered_by(definition: OpDef) -> Form:
     if not (tests / "ops").is_dir():
         return Form(none="tests are in a checkout of the project, not in an installed package")
     found = files_naming(tests, "test_*.py").get(definition.type, ())
+    names = sorted({name.rpartition(".")[2] for name in (*definition.api, *names_reaching().get(definition.type, ()))})
+    called = () if found else files_calling(tests, "test_*.py", names)
     domain = definition.domain
-    generic = (
-        ""
-        if domain is None
-        else f"generic: tests/ops samples its domain ({domain.family}, {counted(len(domain.cases), 'case')})"
-    )
-    if not found and not generic:
-        return Form(none="no file of tests names it, and its definition has no domain for the generic ones")
-    return Form(lines(generic, *found), data={"files": list(found)})
+    parts = [] if domain is None else [f"generic: tests/ops samples its domain ({_sampled(domain)})"]
+    parts += ["by its type:", *(f"  {one}" for one in found)] if found else []
+    parts += [f"by {', '.join(names)}:", *(f"  {one}" for one in called)] if called else []
+    if not parts:
+        return Form(
+            none="no file of tests names it or a function that appends it, and its definition has no domain for generic ones"
+        )
+    return Form(lines(*parts), data={"files": list(found or called)})
+
+
+def _sampled(domain: Domain) -> str:
+    if domain.family == "cases":
+        return counted(len(domain.cases), "case")
+    return f"{domain.family}: {'any shape' if domain.family == 'unary' else 'any two shapes that broadcast'}"
 
 
 FORMS: Mapping[str, Callable[[OpDef], Form]] = {

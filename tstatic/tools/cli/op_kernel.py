@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from tstatic import flags, static
 from tstatic.errors import TstaticError
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.kernel import Kernel, Launch
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import Fusion
 from tstatic.fusion.pattern import Pattern
@@ -51,7 +52,7 @@ class Sample:
 
 
 def samples(definition: OpDef) -> Iterator[Sample]:
-    """Yields samples of an op, of the first type that its domain names; none without a domain."""
+    """Yields samples of an op, of the types that its domain names, in their order; none without a domain."""
     domain = definition.domain
     if domain is None:
         return
@@ -59,8 +60,8 @@ def samples(definition: OpDef) -> Iterator[Sample]:
     if domain.family != "cases":
         count = 1 if domain.family == "unary" else 2
         cases = tuple(Case((SHAPE,) * count, attrs) for attrs in domain.attrs)
-    kind = dtype_of((*domain.floats, *domain.others, "float32")[0])
-    for case in cases:
+    names = domain.floats or domain.others or ("float32",)
+    for kind, case in itertools.product(map(dtype_of, names), cases):
         rest = [None] * (len(definition.inputs) - len(case.shapes))
         ins = [
             _meta(definition, s, shape, kind) for s, shape in zip(definition.inputs, (*case.shapes, *rest), strict=True)
@@ -115,6 +116,11 @@ def kernel_of_sample(definition: OpDef) -> SampleKernel | str:
                 kernel, _ = single_kernel(op, metas)
             except CodegenUnsupported as error:
                 reason = reason or error.reason
+                continue
+            if not any(
+                isinstance(one, Launch) for _, ways in kernel.everywhere for way in ways for one in way.launches
+            ):
+                reason = reason or f"the device's library makes the product of {sample.label(definition)}"
                 continue
             return SampleKernel(kernel, f"the operator alone (FLAGS_numerics=strict), {sample.label(definition)}")
     for fusion in fusions_naming(definition.type):

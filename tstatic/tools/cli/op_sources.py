@@ -21,6 +21,7 @@ PACKAGE = Path(tstatic.__file__).parent
 TUNED = "tstatic.tuned"
 
 _QUOTED = re.compile(r"""["'](\w+)["']""")
+_CALLED = re.compile(r"\.(\w+)\(")
 _LONGEST = 100
 """Characters of a closed-over value that is still worth a line."""
 
@@ -189,13 +190,23 @@ def tuned_calls(functions: Iterable[Any]) -> list[str]:
 
 # ---------------------------------------------------------------------------------------------------- who names an op type
 @cache
-def files_naming(folder: Path, pattern: str) -> Mapping[str, tuple[str, ...]]:
-    """Returns op type -> the files of a folder in which it stands in quotes."""
+def _files_with(words: re.Pattern[str], folder: Path, pattern: str) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for path in sorted(folder.rglob(pattern)):
-        for name in sorted(set(_QUOTED.findall(path.read_text(encoding="utf-8"))) & set(OPS.loaded)):
+        for name in set(words.findall(path.read_text(encoding="utf-8"))):
             found.setdefault(name, []).append(place(path))
     return {name: tuple(paths) for name, paths in found.items()}
+
+
+def files_naming(folder: Path, pattern: str) -> Mapping[str, tuple[str, ...]]:
+    """Returns text -> the files of a folder in which it stands in quotes, as op types do."""
+    return _files_with(_QUOTED, folder, pattern)
+
+
+def files_calling(folder: Path, pattern: str, names: Iterable[str]) -> list[str]:
+    """Returns the files of a folder in which one of some functions is called as ``module.name(``."""
+    known = _files_with(_CALLED, folder, pattern)
+    return sorted({path for name in names for path in known.get(name, ())})
 
 
 @cache
