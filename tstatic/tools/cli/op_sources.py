@@ -184,7 +184,7 @@ def tuned_calls(functions: Iterable[Any]) -> list[str]:
                     found |= {
                         f"{module.__name__}.{n}" for n in names if isinstance(getattr(module, n, None), FunctionType)
                     }
-    # Helpers, and modules of helpers, are no form of the op.
+    # Without helpers: what begins with an underscore.
     return sorted(name for name in found if "._" not in name)
 
 
