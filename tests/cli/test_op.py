@@ -128,7 +128,9 @@ def test_the_triton_text_compiles_as_python_and_is_a_kernel(known: dict[str, dic
     assert "relu_depthwise_conv" in texts["depthwise_conv2d"]
     pointwise = {type for type in FORWARD if op_def(type).pointwise is not None}
     without = {type: known[type]["triton"].none for type in pointwise - texts.keys()}
-    assert {why for why in without.values() if not re.search(r"form in kernels|whose last bits|has state", why)} == set()
+    assert {
+        why for why in without.values() if not re.search(r"form in kernels|whose last bits|has state", why)
+    } == set()
 
 
 def test_how_a_gradient_is_made_is_what_its_definition_states(known: dict[str, dict[str, Form]]) -> None:
