@@ -43,6 +43,9 @@ def python(project: Path, *arguments: str, **environ: str) -> subprocess.Complet
 
 SCRIPTS = """
 import os, runpy
+from tstatic.tools.cli.op import op
+print(op("exp2").data["triton"]["text"].rpartition("@triton.jit")[2])
+print("missing:", {title: form["none"] for title, form in op("exp2").data.items() if title != "op" and "none" in form})
 for script in ("tests/api/regenerate.py", "docs/regenerate.py"):
     try:
         runpy.run_path(os.path.abspath(script), run_name="__main__")
@@ -62,6 +65,8 @@ def test_everything_is_filled_in(project: Path) -> None:
     done = python(project, "-c", code + SCRIPTS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:7] == ["[", "4.", "16.]", "[", "2.7725887", "11.090355", "]"], done.stderr
+    assert "v1 = tl.exp(a0 * 0.6931471805599453)" in done.stdout.replace("((", "(").replace("))", ")"), done.stdout
+    assert "missing: {}" in done.stdout, done.stdout
     for wrote in ("signatures.txt", "ops.md"):
         assert wrote in done.stdout, done.stderr
     assert "tstatic.exp2(x, name=None)" in (project / "tests" / "api" / "signatures.txt").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import warm
-from tests.helpers.snippets import python_blocks, samples
+from tests.helpers.snippets import ONE_SCRIPT, python_blocks, samples, scripts
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -18,12 +18,13 @@ MARKS = {
     r"\.max_batch\(": pytest.mark.numpy_device(
         "plans of 80 GB, whose references the fake device cuts into millions of tiles", not_on=("fake",)
     ),
+    r"^from tstatic\.runtime\.session import": pytest.mark.numpy_device("shows the plan and the calls of numpy"),
     "RankNumericsError": pytest.mark.numpy_device(
         "a device that runs late looks where FLAGS_check_rank_gradients is 1", not_on=("fake",)
     ),
 }
 """Marks of the snippets that contain words."""
-SNIPPETS = [(page, k, *sample) for page in PAGES for k, sample in enumerate(samples(page))]
+SNIPPETS = [(page, k, *sample) for page in PAGES for k, sample in enumerate(scripts(page))]
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,25 @@ def test_printed_results_are_found_behind_their_sample(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nprint(1)\n```\n\n```text\n2\n```\n\n```python\nx = 1\n```\nProse.\n\n```text\n3\n```\n")
     assert samples(page) == [("print(1)\n", "2\n"), ("x = 1\n", "")]
+
+
+def test_the_snippets_of_a_page_that_is_one_script_go_on_and_each_prints_its_own_lines(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    text = ONE_SCRIPT + "\n\n```python\nx = 1\nprint(x)\n```\n\n```text\n1\n```\n\n```python\nx += 1\n```\nProse.\n"
+    text += "\n```python\nprint(x)\n```\n\n```text\n2\n```\n"
+    page.write_text(text)
+    ((script, printed),) = scripts(page)
+
+    def output() -> str:
+        done = warm.run(write(script), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def write(text: str) -> Path:
+        file = tmp_path / "whole.py"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    assert output() == printed
+    page.write_text(text.replace("```text\n1\n```", "").replace("```text\n2\n", "```text\n1\n2\n"))
+    assert output() != scripts(page)[0][1], "the first snippet printed what stands behind the last one"

@@ -108,3 +108,34 @@ def test_every_page_of_the_tutorials_and_recipes_has_code_that_runs() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
     assert broken == []
+
+
+FILE = re.compile(r"`([\w./-]+(?:\.(?:py|md|txt|toml|json)|/))`")
+NEWCOMERS = (ROOT / "CONTRIBUTING.md", ROOT / "docs" / "engine.md")
+PLACES = ("", "tstatic", "tests")
+"""Below which a page may name a file: the recipes say `devices/base.py`."""
+
+
+def lost_files(text: str) -> list[str]:
+    """Names of files in the prose of a page that are not there."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return sorted(
+        name for name in set(FILE.findall(prose)) if not any((ROOT / place / name).exists() for place in PLACES)
+    )
+
+
+@pytest.mark.parametrize("page", NEWCOMERS, ids=lambda p: p.name)
+def test_files_that_pages_for_newcomers_name_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    new = {"tstatic/devices/traced.py"}  # the file that a recipe adds
+    assert set(lost_files(text)) <= new
+    assert len(set(FILE.findall(text))) > 10
+    assert lost_files("`tstatic/ir/opdef.py` and `tstatic/ir/opdeff.py`") == ["tstatic/ir/opdeff.py"]
+
+
+def test_a_recipe_has_at_most_two_pages() -> None:
+    parts = re.split(r"^## ", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    recipes = {head: body for head, _, body in (part.partition("\n") for part in parts) if head.startswith("Add ")}
+    assert list(recipes) == ["Add an op", "Add a fusion", "Add a device"]
+    # A printed page has about 55 lines of this width.
+    assert {head: body.count("\n") for head, body in recipes.items() if body.count("\n") > 110} == {}

@@ -18,6 +18,9 @@ from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import UNKNOWN, Meta
 
+MakeKernel = Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel]
+"""``(body, metas, values that it writes) -> Kernel``."""
+
 SINGLE_OP = Fusion("single_op", "FLAGS_numerics")
 """Not a fusion of a strategy: applied where kernels run, to the ops left unfused."""
 
@@ -56,14 +59,11 @@ def _apart(op: FrozenOp) -> Iterator[FrozenOp]:
 
 
 def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
-    make = _template(op)
-    if make is None or op.body or op.sub_blocks:
-        return op
     touched = [*op.reads(), *op.writes()]
     if any(v not in metas or UNKNOWN in metas[v].shape or 0 in metas[v].shape for v in touched):
         return op
     try:
-        kernel = make([op], metas, list(op.writes()))
+        kernel, make = single_kernel(op, metas)
     except CodegenUnsupported:
         return op
     read = tuple(dict.fromkeys(b.value for b in kernel.inputs))
@@ -75,8 +75,22 @@ def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     )  # fmt: skip
 
 
-def _template(op: FrozenOp) -> Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] | None:
-    """Returns what makes the kernel of an op, the same as in a group; ``None`` for an op that has none."""
+def single_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[Kernel, MakeKernel]:
+    """Returns the kernel of an op that no fusion took, and what makes it: the same as in a group.
+
+    Raises:
+        CodegenUnsupported: If the op has none, because it states no expression or kernels cannot compute what it states.
+    """
+    make = _template(op)
+    if make is None or op.body or op.sub_blocks:
+        stated = op.definition.expression is not None or op.definition.rows is not None
+        why = "has state, effects or sizes beside its expression" if stated else "states no expression"
+        raise CodegenUnsupported("NOT_POINTWISE", f"{op.type} {why}", op)
+    return make([op], metas, list(op.writes())), make
+
+
+def _template(op: FrozenOp) -> MakeKernel | None:
+    """Returns what makes the kernel of an op; ``None`` for an op that has none."""
     if multiplies(op):
         return gemm_kernel
     if is_update(op.definition):
@@ -86,4 +100,4 @@ def _template(op: FrozenOp) -> Callable[[Sequence[FrozenOp], Mapping[str, Meta],
     return loop_nest if is_elementwise(op.definition) or works_on_rows(op.definition) else None
 
 
-__all__ = ["SINGLE_OP", "kernel_per_op"]
+__all__ = ["SINGLE_OP", "kernel_per_op", "single_kernel"]

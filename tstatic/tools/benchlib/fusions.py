@@ -20,11 +20,18 @@ from tstatic.tools.testing.parts import Input, Step
 from tstatic.tools.testing.recipe import Recipe
 
 
-def example_rows(fusion: Fusion, dtypes: Sequence[str], directions: Sequence[str]) -> Iterator[Row]:
-    """Yields rows of the first pattern of forward ops; none for a fusion without one, which needs a program in a file of sizes."""
+def example_rows(fusion: Fusion, dtypes: Sequence[str], directions: Sequence[str], prefer: str = "") -> Iterator[Row]:
+    """Yields rows of the first pattern of forward ops; none for a fusion without one, which needs a program in a file of sizes.
+
+    Where a pattern takes an op of several types, ``prefer`` is the one to have.
+    """
+
+    def choose(items: Sequence[Any]) -> Any:
+        return prefer if prefer in items else items[0]
+
     for function in fusion.patterns:
         pattern = Pattern(function)
-        ops = lay_out(pattern, lambda items: items[0], lambda: FLAT) if is_forward(pattern) else None
+        ops = lay_out(pattern, choose, lambda: FLAT) if is_forward(pattern) else None
         if ops is not None:
             for dtype in dtypes:
                 yield from _rows(fusion, ops, dtype, directions)

@@ -7,6 +7,7 @@ It wraps functions of the library and owns none of them.
 * ``streams``  standard output that cannot be written to
 * ``targets``, ``scripts``, ``subjects``  what a command is pointed at; runs users' scripts; the programs to look at
 * ``looking``  explain, kernels, memory, summary
+* ``op``, ``op_forms``, ``op_kernel``, ``op_sources``  op: every form of an operator
 * ``running``  run, profile, verify, selftest
 * ``chips``  compile
 * ``benching``, ``live``  bench, compare; and how rows are shown while they are measured

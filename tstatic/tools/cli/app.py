@@ -169,6 +169,18 @@ def summary(
     _do("looking:summary", as_json, target=target, arguments=arguments or [], program=program, first=first)
 
 
+@app.command(short_help="Shows one operator in every form that it has.", epilog="Example: tstatic op gelu")
+def op(
+    name: Annotated[
+        str,
+        typer.Argument(help="An operator's type, or the name of a function that is one.", show_default=False),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Shows an operator's record, numpy, gradient, torch, Triton, ONNX and Paddle forms, names and tests, or why it has none."""
+    _do("op:op", as_json, name=name)
+
+
 @app.command(
     short_help="Says where a step goes, by operator and line.",
     epilog="Example: tstatic profile train.py --trace trace.json",

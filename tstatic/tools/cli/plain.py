@@ -8,8 +8,8 @@ from tstatic.tools.cli.perform import perform
 from tstatic.version import __version__
 
 INSTALL = (
-    "The other commands (run, explain, kernels, memory, summary, profile, verify, compile, bench, compare, convert, cache) need "
-    "typer and rich: pip install 'tstatic[cli]'. Paddle scripts run without them: python -m tstatic.as_paddle script.py"
+    "The other commands (run, explain, kernels, memory, summary, op, profile, verify, compile, bench, compare, convert, cache) "
+    "need typer and rich: pip install 'tstatic[cli]'. Paddle scripts run without them: python -m tstatic.as_paddle script.py"
 )
 
 

@@ -77,7 +77,12 @@ def _show_in_colours(parts: Sequence[str | Table]) -> None:
     import rich.table
     import rich.text
 
-    console = rich.console.Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    class Console(rich.console.Console):
+        def on_broken_pipe(self) -> None:
+            # Its own answer is exit code 1, but a reader that had enough changes nothing (`perform`).
+            raise BrokenPipeError
+
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     for i, part in enumerate(parts):
         if i:
             console.print()
