@@ -10,7 +10,6 @@ import numpy as np
 from tstatic.ir.onnx_graph import Graph, Value
 from tstatic.ir.types import UNKNOWN, numel
 from tstatic.ops.conv._conv_onnx import back, first
-from tstatic.ops.conv._sliding import is_last
 
 
 def softmax(op: str, g: Graph, x: Value, axis: int) -> Value:
@@ -87,14 +86,6 @@ def lrn(
     made = g("LRN", image, size=n, bias=k, alpha=alpha * n, beta=beta)
     made = made if x.rank == 4 else g("Reshape", made, g.sizes(source))
     return back(g, made, x.rank, data_format)
-
-
-def affine(g: Graph, x: Value, scale: Value, bias: Value, *, data_layout: str) -> Value:
-    axis = x.rank - 1 if is_last(data_layout) or x.rank == 1 else 1
-    shape = [scale.shape[0] if i == axis else 1 for i in range(x.rank)]
-    wide = g.wide(x)
-    factor, summand = (g.reshape(g.cast(v, wide.dtype), shape) for v in (scale, bias))
-    return g.add(g.mul(wide, factor), summand)
 
 
 def data_norm(
