@@ -35,8 +35,15 @@ MOVED = {
     "vision": "extras.vision",
 }
 """Name below this package -> where the module, or the package with all that lies in it, is now."""
+MERGED = {
+    "static.explain_layout": "static.explain_html",
+    "static.explain_script": "static.explain_html",
+    "static.explain_style": "static.explain_html",
+}
+"""The same for modules whose content went into another one, which users know by its own name."""
 WINGS = (f"{__package__}.extras", f"{__package__}.tools")
 """Packages that nothing else needs."""
+_NOW = MOVED | MERGED
 _PUBLIC = {now: old for old, now in MOVED.items()}
 
 
@@ -46,7 +53,7 @@ def place_of(module: str) -> str:
     Args:
         module: Its full name: ``tstatic.vision.models``.
     """
-    return renamed(module, MOVED)
+    return renamed(module, _NOW)
 
 
 def public_of(module: str) -> str:
@@ -146,4 +153,4 @@ def install() -> None:
         sys.meta_path.insert(0, _Moved())
 
 
-__all__ = ["MOVED", "WINGS", "SameModule", "absent", "install", "place_of", "public_of", "renamed"]
+__all__ = ["MERGED", "MOVED", "WINGS", "SameModule", "absent", "install", "place_of", "public_of", "renamed"]

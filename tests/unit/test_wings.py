@@ -9,12 +9,13 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.helpers import child, source
-from tstatic.aliases import MOVED, WINGS, place_of, public_of
+from tstatic.aliases import MERGED, MOVED, WINGS, place_of, public_of
 
 RECORDED = Path(__file__).with_name("modules.txt").read_text(encoding="utf-8").split()
 """Every module that could be imported before the wings were made."""
@@ -48,7 +49,7 @@ def test_modules_that_moved_are_the_same_objects_under_their_old_names() -> None
         assert importlib.import_module(name) is now
         assert now.__spec__ is not None
         assert now.__spec__.name == place_of(name)
-        assert public_of(place_of(name)) == name
+        assert public_of(place_of(name)) == (place_of(name) if name.removeprefix("tstatic.") in MERGED else name)
 
 
 def test_every_module_that_could_be_imported_still_can_whatever_comes_first() -> None:
@@ -90,6 +91,13 @@ def test_python_runs_a_module_by_its_old_name() -> None:
         env=child.environment(), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_a_wheel_takes_every_file_along() -> None:
+    settings = tomllib.loads((source.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    taken = (*settings["tool"]["setuptools"]["package-data"]["*"], "*.py")
+    files = [one for one in source.PACKAGE.rglob("*") if one.is_file() and one.parent.name != "__pycache__"]
+    assert [str(one) for one in files if not any(one.match(pattern) for pattern in taken)] == []
 
 
 # ------------------------------------------------------------------------------------------------------------ without them
@@ -206,7 +214,7 @@ def test_no_text_below_the_wings_names_a_module_in_them() -> None:
 
 
 def test_a_name_that_moved_is_not_taken_again() -> None:
-    for old, now in MOVED.items():
+    for old, now in (MOVED | MERGED).items():
         assert not source.PACKAGE.joinpath(*old.split(".")).with_suffix(".py").exists(), old
         assert not source.PACKAGE.joinpath(*old.split("."), "__init__.py").exists(), old
         there = source.PACKAGE.joinpath(*now.split("."))
