@@ -83,6 +83,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], Any]] = {
     "bilinear_interp_v2": ({"X": ramp(1, 1, 2, 2), "OutSize": np.array([3, 4], "int32")},
                            {"interp_method": "bilinear", "align_corners": True, "out_h": -1}, ["Out"],
                            lambda x, s: F.interpolate(x, s, mode="bilinear", align_corners=True, align_mode=1)),
+    "lrn": ({"X": ramp(2, 5, 2, 3)}, {"n": 3, "k": 1.0, "alpha": 0.5}, ["Out", "MidOut"],
+            lambda x: (F.local_response_norm(x, 3, alpha=1.5, k=1.0), (x / F.local_response_norm(x, 3, 1.5, k=1.0)) ** (4 / 3))),
     "affine_channel": ({"X": ramp(2, 4, 3), "Scale": ramp(3, low=0.5), "Bias": ramp(3)}, {"data_layout": "NHWC"}, ["Out"],
                        lambda x, scale, bias: fluid.layers.affine_channel(x, scale, bias, "NHWC")),
     "spectral_norm": ({"Weight": SQUARE, "U": ramp(3, low=0.5), "V": ramp(3, low=0.2)}, {"dim": 0, "power_iters": 50}, ["Out"],

@@ -75,19 +75,6 @@ def group_norm(
     return back(g, made, x.rank, data_layout)
 
 
-def lrn(
-    g: Graph, x: Value, *, n: int, k: float, alpha: float, beta: float, data_format: str, reach: tuple[int, int]
-) -> Value:
-    if reach != ((n - 1) // 2, n - 1 - (n - 1) // 2):
-        raise g.refuse("for a window that is not centred as ONNX's is")
-    source = first(g, x, data_format)
-    # Runtimes take images only; the operator itself looks along the channels alone.
-    image = source if x.rank == 4 else g("Reshape", source, g.ints([0, 0, -1, 1]))
-    made = g("LRN", image, size=n, bias=k, alpha=alpha * n, beta=beta)
-    made = made if x.rank == 4 else g("Reshape", made, g.sizes(source))
-    return back(g, made, x.rank, data_format)
-
-
 def data_norm(
     g: Graph, x: Value, scale: Any, bias: Any, size: Value, total: Value, squares: Value, *, slot_dim: int
 ) -> Value:
