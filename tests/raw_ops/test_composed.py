@@ -26,6 +26,7 @@ def ramp(*shape: int, low: float = -1.0, high: float = 2.0) -> np.ndarray[Any, A
 
 SQUARE = np.array([[4, 1, 0.5], [1, 3, 0.2], [0.5, 0.2, 2]], "float32")
 LOWER = np.tril(SQUARE)
+CORNERS = np.array([[0, 0, 2, 1], [1, 0, 4, 5], [0.5, 2, 3, 3]], "float32")
 
 
 def gru(x: Any, hidden: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
@@ -103,6 +104,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], Any]] = {
     "bilinear_interp_v2": ({"X": ramp(1, 1, 2, 2), "OutSize": np.array([3, 4], "int32")},
                            {"interp_method": "bilinear", "align_corners": True, "out_h": -1}, ["Out"],
                            lambda x, s: F.interpolate(x, s, mode="bilinear", align_corners=True, align_mode=1)),
+    "box_coder": ({"PriorBox": CORNERS, "TargetBox": ramp(2, 3, 4)},
+                  {"code_type": "decode_center_size", "variance": [0.1, 0.1, 0.2, 0.2], "box_normalized": False}, ["OutputBox"],
+                  lambda p, t: paddle.vision.ops.box_coder(p, [0.1, 0.1, 0.2, 0.2], t, "decode_center_size", False)),
     "gru_unit": ({"Input": ramp(2, 9), "HiddenPrev": ramp(2, 3, low=0.1), "Weight": ramp(3, 9), "Bias": ramp(1, 9, low=0.3)},
                  {"origin_mode": True}, ["Gate", "ResetHiddenPrev", "Hidden"], gru),
     "lstm_unit": ({"X": ramp(2, 8), "C_prev": ramp(2, 2, low=0.3)}, {"forget_bias": 1.0}, ["C", "H"], lstm),
