@@ -171,8 +171,15 @@ MOVED = {
     "vision": "extras.vision",
 }
 """Name below this package -> where the module, or the package with all that lies in it, is now."""
-SAME = {"base": "fluid", "framework.core": "fluid.core", "utils.unique_name": "ir.names"}
-"""Further names of modules below this package, as Paddle has them -> the module, or the package with all that lies in it."""
+SAME = {
+    "base": "fluid",
+    "framework.core": "fluid.core",
+    "static.explain_layout": "static.explain_html",
+    "static.explain_script": "static.explain_html",
+    "static.explain_style": "static.explain_html",
+    "utils.unique_name": "ir.names",
+}
+"""Further names of modules below this package, as Paddle has them or of what went into another module -> the module or package."""
 WINGS = (f"{__package__}.extras", f"{__package__}.tools")
 """Packages that nothing else needs."""
 _PLACES = MOVED | SAME

@@ -97,6 +97,13 @@ def test_the_page_needs_nothing_else() -> None:
     assert re.findall(r"https?://\S*", text) == []
 
 
+def test_the_script_is_whole_wherever_its_parts_lie() -> None:
+    script = Page(explained().to_html()).texts["script"][1]
+    assert re.findall(r"HERE: .*", script) == []
+    for name in ("prepare", "measure", "arrange", "redraw", "choose"):
+        assert len(re.findall(rf"\n  function {name}\(", script)) == 1, name
+
+
 def test_only_its_own_script_may_run() -> None:
     page = Page(explained().to_html())
     policy = page.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]

@@ -27,7 +27,6 @@ ONLY_RUNTIME = {
     "lstm_sequence": "the evaluator takes all sequences for whole",
     "rnn": "the evaluator takes all sequences for whole",
     "simple_rnn_sequence": "the evaluator takes all sequences for whole",
-    "lrn": "the evaluator and onnxruntime differ",
     "grid_sampler": "the evaluator knows no mode 'bilinear', which version 16 has",
     "max_pool2d_with_index": "the evaluator reads paddings as pairs of one axis",
     "max_pool3d_with_index": "the evaluator reads paddings as pairs of one axis",

@@ -37,7 +37,6 @@ DIFFERENT = {
     **dict.fromkeys(("max_pool2d_with_index", "max_pool3d_with_index", "pool2d", "pool3d"), MAXIMUM),
     **dict.fromkeys(("bicubic_interp_v2", "bilinear_interp_v2", "linear_interp_v2", "trilinear_interp_v2"), RESIZE),
     "grid_sampler": "onnxruntime leaves out pixels of weight 0, and the evaluator knows no mode 'bilinear'",
-    "lrn": "onnxruntime takes powers by way of logarithms, and the evaluator computes something else",
     "nll_loss": "weights that add up to 0 give 0 in the reference, and 0 divided by 0 in ONNX",
 }
 """Operator -> why neither evaluator gives what the reference gives."""

@@ -99,8 +99,6 @@ REASONS = {
     "histogram(*": "Paddle's bounds are whole numbers: others are not written",
     "*lcm*": "Paddle has no such operator",
     "*gcd*": "Paddle has no such operator",
-    "*local_response_norm*": "Paddle has it for images of float32 only",
-    "*LocalResponseNorm*": "as local_response_norm",
     "divide(*": "Paddle refuses a whole number over 0",
     "nan_to_num(*": "infinities of float64 become its largest number, which Paddle leaves",
     "digamma(i*": "Paddle computes whole numbers in float32 of another precision",

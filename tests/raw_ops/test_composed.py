@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tstatic import errors, static
+from tstatic import errors, fluid, static
 from tstatic.formats import paddle_proto as proto
 from tstatic.formats import paddle_writing
 from tstatic.ir.composed import COMPOSED, composed_op
@@ -26,6 +26,27 @@ def ramp(*shape: int, low: float = -1.0, high: float = 2.0) -> np.ndarray[Any, A
 
 SQUARE = np.array([[4, 1, 0.5], [1, 3, 0.2], [0.5, 0.2, 2]], "float32")
 LOWER = np.tril(SQUARE)
+CORNERS = np.array([[0, 0, 2, 1], [1, 0, 4, 5], [0.5, 2, 3, 3]], "float32")
+
+
+def gru(x: Any, hidden: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+    """One step by its formula, with the weight's two matrices one after the other in memory."""
+    width = hidden.shape[1]
+    packed = paddle.reshape(weight, [-1])
+    first = paddle.reshape(packed[: 2 * width * width], [width, 2 * width])
+    last = paddle.reshape(packed[2 * width * width :], [width, width])
+    gates = F.sigmoid((x + bias)[:, : 2 * width] + paddle.matmul(hidden, first))
+    u, reset = gates[:, :width], gates[:, width:] * hidden
+    n = paddle.tanh((x + bias)[:, 2 * width :] + paddle.matmul(reset, last))
+    return paddle.concat([gates, n], 1), reset, u * hidden + (1 - u) * n
+
+
+def lstm(x: Any, cell: Any) -> tuple[Any, Any]:
+    """The gates of one step by their formula, with a forget bias of 1."""
+    i, f, o, g = paddle.split(x, 4, 1)
+    new = F.sigmoid(f + 1.0) * cell + F.sigmoid(i) * paddle.tanh(g)
+    return new, F.sigmoid(o) * paddle.tanh(new)
+
 
 # type -> (inputs, attributes, output slots, the public function of the inputs)
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], Any]] = {
@@ -83,6 +104,19 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], Any]] = {
     "bilinear_interp_v2": ({"X": ramp(1, 1, 2, 2), "OutSize": np.array([3, 4], "int32")},
                            {"interp_method": "bilinear", "align_corners": True, "out_h": -1}, ["Out"],
                            lambda x, s: F.interpolate(x, s, mode="bilinear", align_corners=True, align_mode=1)),
+    "box_coder": ({"PriorBox": CORNERS, "TargetBox": ramp(2, 3, 4)},
+                  {"code_type": "decode_center_size", "variance": [0.1, 0.1, 0.2, 0.2], "box_normalized": False}, ["OutputBox"],
+                  lambda p, t: paddle.vision.ops.box_coder(p, [0.1, 0.1, 0.2, 0.2], t, "decode_center_size", False)),
+    "yolo_box": ({"X": ramp(1, 16, 2, 3), "ImgSize": np.array([[64, 96]], "int32")},
+                 {"anchors": [10, 13, 16, 30], "class_num": 2, "iou_aware": True, "conf_thresh": 0.5}, ["Boxes", "Scores"],
+                 lambda x, size: paddle.vision.ops.yolo_box(x, size, [10, 13, 16, 30], 2, 0.5, 32, iou_aware=True)),
+    "gru_unit": ({"Input": ramp(2, 9), "HiddenPrev": ramp(2, 3, low=0.1), "Weight": ramp(3, 9), "Bias": ramp(1, 9, low=0.3)},
+                 {"origin_mode": True}, ["Gate", "ResetHiddenPrev", "Hidden"], gru),
+    "lstm_unit": ({"X": ramp(2, 8), "C_prev": ramp(2, 2, low=0.3)}, {"forget_bias": 1.0}, ["C", "H"], lstm),
+    "lrn": ({"X": ramp(2, 5, 2, 3)}, {"n": 3, "k": 1.0, "alpha": 0.5}, ["Out", "MidOut"],
+            lambda x: (F.local_response_norm(x, 3, alpha=1.5, k=1.0), (x / F.local_response_norm(x, 3, 1.5, k=1.0)) ** (4 / 3))),
+    "affine_channel": ({"X": ramp(2, 4, 3), "Scale": ramp(3, low=0.5), "Bias": ramp(3)}, {"data_layout": "NHWC"}, ["Out"],
+                       lambda x, scale, bias: fluid.layers.affine_channel(x, scale, bias, "NHWC")),
     "spectral_norm": ({"Weight": SQUARE, "U": ramp(3, low=0.5), "V": ramp(3, low=0.2)}, {"dim": 0, "power_iters": 50}, ["Out"],
                       lambda w, u, v: w / paddle.max(paddle.linalg.svd(w)[1])),
 }  # fmt: skip

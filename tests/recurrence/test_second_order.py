@@ -14,7 +14,28 @@ from tstatic import fluid, nn, static
 from tstatic.errors import UnsupportedError
 
 STEPS, BATCH, SIZE, WIDTH = 3, 2, 2, 3
-CELLS = {"LSTM": nn.LSTMCell, "GRU": nn.GRUCell, "SimpleRNN": nn.SimpleRNNCell}
+
+
+def _lstm_unit(size: int, width: int) -> Callable[..., Any]:
+    def cell(x: Any, states: Any) -> Any:
+        h, c = fluid.layers.lstm_unit(x, *states, param_attr="w", bias_attr="b")
+        return h, (h, c)
+
+    return cell
+
+
+def _gru_unit(size: int, width: int) -> Callable[..., Any]:
+    def cell(x: Any, state: Any) -> Any:
+        gates = fluid.layers.fc(x, 3 * width, param_attr="v", bias_attr=False)
+        h = fluid.layers.gru_unit(gates, state, 3 * width, param_attr="w", bias_attr="b")[0]
+        return h, h
+
+    return cell
+
+
+CELLS: dict[str, Callable[..., Any]] = {
+    "LSTM": nn.LSTMCell, "GRU": nn.GRUCell, "SimpleRNN": nn.SimpleRNNCell, "lstm_unit": _lstm_unit, "gru_unit": _gru_unit,
+}  # fmt: skip
 
 
 def _sequence(size: int) -> Any:
@@ -47,8 +68,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "lstm": (_over(lambda x: fluid.layers.dynamic_lstm(x, 8)[0], 8), "sequence_pad"),
     "lstmp": (_over(lambda x: fluid.layers.dynamic_lstmp(x, 8, 3)[0], 8), "sequence_pad"),
     "gru": (_over(lambda x: fluid.layers.dynamic_gru(x, 2), 6), "sequence_pad"),
-    "lstm_unit": (_over(lambda x: fluid.layers.lstm_unit(x, x, x)[0], 2), "nn.LSTMCell"),
-    "gru_unit": (_over(lambda x: fluid.layers.gru_unit(x, x[:, :2], 6)[0], 6), "nn.GRUCell"),
     "linear_chain_crf": (
         _over(lambda x: fluid.layers.linear_chain_crf(x, static.data("y", [-1, 1], "int64", lod_level=1)), 4),
         "recursion over the steps",
@@ -85,7 +104,7 @@ def test_cells_in_a_python_loop_have_second_gradients(kind: str) -> None:
         with paddle.utils.unique_name.guard():
             cell = CELLS[kind](SIZE, WIDTH)
         states: Any = paddle.zeros([BATCH, WIDTH])
-        states = (states, states) if kind == "LSTM" else states
+        states = (states, states) if kind in ("LSTM", "lstm_unit") else states
         outputs = []
         for step in range(STEPS):
             output, states = cell(paddle.cast(x[step], "float32"), states)

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,13 @@ def test_python_runs_a_module_by_its_old_name() -> None:
         env=child.environment(), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_a_wheel_takes_every_file_along() -> None:
+    settings = tomllib.loads((source.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    taken = (*settings["tool"]["setuptools"]["package-data"]["*"], "*.py")
+    files = [one for one in source.PACKAGE.rglob("*") if one.is_file() and one.parent.name != "__pycache__"]
+    assert [str(one) for one in files if not any(one.match(pattern) for pattern in taken)] == []
 
 
 # ------------------------------------------------------------------------------------------------------------ without them

@@ -26,6 +26,7 @@ from tstatic.ir.types import DType, dtype_of
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr, activate, check_activation, check_enabled
 from tstatic.no_effect import IN_PLACE, no_effect
+from tstatic.ops.norm.affine_channel import affine
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import full
 
@@ -482,7 +483,7 @@ def data_norm(
     return helper.append_activation(helper.emit(function, inputs, attrs))
 
 
-@export("fluid.layers.affine_channel", op="affine_channel")
+@export("fluid.layers.affine_channel")
 def affine_channel(
     x: Variable,
     scale: Variable | None = None,
@@ -520,5 +521,4 @@ def affine_channel(
         for v, arg, value in ((scale, "scale", 1.0), (bias, "bias", 0.0))
     ]
     helper = LayerHelper(function, name=name, act=act)
-    ins = {"X": x, "Scale": given[0], "Bias": given[1]}
-    return helper.append_activation(helper.emit(function, ins, {"data_layout": data_layout}))
+    return helper.append_activation(affine(helper, x, given[0], given[1], data_layout))

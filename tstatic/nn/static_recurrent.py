@@ -23,10 +23,12 @@ from tstatic.nn.initializer import Initializer
 from tstatic.nn.layer.rnn import run_layers
 from tstatic.nn.param import LayerHelper, check_enabled
 from tstatic.no_effect import no_effect
+from tstatic.ops.recurrent.gru_unit import gru_gates
+from tstatic.ops.recurrent.lstm_unit import lstm_gates
 
 
 # ------------------------------------------------------------------------------------------------------- single steps
-@export("fluid.layers.gru_unit", op="gru_unit")
+@export("fluid.layers.gru_unit")
 def gru_unit(
     input: Variable,
     hidden: Variable,
@@ -75,13 +77,11 @@ def gru_unit(
     helper = LayerHelper("gru_unit")
     weight = helper.create_parameter(param_attr, (width, size), input.dtype)
     bias = helper.create_parameter(bias_attr, (1, size), input.dtype, is_bias=True)
-    attrs = {"activation": activation, "gate_activation": gate_activation, "origin_mode": bool(origin_mode)}
-    inputs = {"Input": input, "HiddenPrev": hidden, "Weight": weight, "Bias": bias}
-    gate, reset, new = helper.emit("gru_unit", inputs, attrs)
+    gate, reset, new = gru_gates(helper, input, hidden, weight, bias, activation, gate_activation, bool(origin_mode))
     return new, reset, gate
 
 
-@export("fluid.layers.lstm_unit", op="lstm_unit")
+@export("fluid.layers.lstm_unit")
 def lstm_unit(
     x_t: Variable,
     hidden_t_prev: Variable,
@@ -127,7 +127,7 @@ def lstm_unit(
     helper = LayerHelper("fc", bias_attr=bias_attr)
     weight = helper.create_parameter(param_attr, (joined.shape[1], 4 * width), x_t.dtype)
     sums = helper.append_bias_op(helper.emit("mul", {"X": joined, "Y": weight}), 1)
-    c, h = unit.emit("lstm_unit", {"X": sums, "C_prev": cell_t_prev}, {"forget_bias": float(forget_bias)})
+    c, h = lstm_gates(unit, sums, cell_t_prev, float(forget_bias))
     return h, c
 
 

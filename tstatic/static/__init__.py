@@ -14,7 +14,8 @@
 * ``explain``, ``inquiry``, ``property_status``, ``savings``, ``strict_cost``  what fusions did to a program, and why not more: the
   records and their text, how they are found, what properties do, the bytes that each saves or would save, what strict numerics cost
 * ``graph_parts``  what of a program a device launches as one, and what keeps it from being one
-* ``explain_html``, ``explain_script``, ``explain_layout``, ``explain_style``  the page that shows it
+* ``explain_html``  the page that shows it, with a style and a script that lie beside: ``explain.css``, ``explain.js``,
+  ``explain_layout.js``
 * ``why``  why two operators are one kernel or not, and what would join them
 * ``dot``  a compiled program as a graph
 * ``saving``, ``loading``  save and load; how files of any form are read and checked before their values are written

@@ -6,14 +6,13 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pkgutil import get_data
 from typing import Any
 
 from tstatic.display import size
 from tstatic.errors import ProgramError
 from tstatic.ir.program import Operator, Program
 from tstatic.static.explain import COPIED, Drawing, Explanation, Note
-from tstatic.static.explain_script import SCRIPT
-from tstatic.static.explain_style import STYLE
 from tstatic.static.savings import Saving
 from tstatic.target import Target
 from tstatic.version import __version__
@@ -23,6 +22,19 @@ from tstatic.where import show
 
 MOST_LISTED = 40
 """Values or ops that a list in the page's data has at most."""
+
+
+def _beside(file: str) -> str:
+    """Returns the text of a file that lies beside this one."""
+    return (get_data(__name__, file) or b"").decode().replace("\r\n", "\n")
+
+
+STYLE = _beside("explain.css").strip()
+"""For light and dark, wide and narrow windows."""
+LAYOUT = _beside("explain_layout.js")
+"""Functions within the script's own: ``measure``, ``arrange``, ``scale``, ``place``, ``seen``, ``column``."""
+SCRIPT = _beside("explain.js").replace("  // HERE: explain_layout.js\n", LAYOUT).strip()
+"""Draws the program as boxes that fold and unfold, and shows an operator's notes when it is chosen."""
 
 
 def page(explanation: Explanation, max_ops: int = 60) -> str:

@@ -5,7 +5,7 @@
 * ``pool``: maximum and average pooling, sliding or adaptive windows, places of maxima; ``pool_pairs``: windows of 2 x 2
 * ``norm``: layer norm, batch norm; ``norm_rows``: batch norm with channels last
 * ``softmax``: softmax, log-softmax, softmax with cross entropy; ``special``: erf, gelu
-* ``recurrent``: LSTM, GRU and simple recurrence over all steps; ``recurrent_step``: the formulas of one step
+* ``recurrent``: LSTM, GRU and simple recurrence over all steps; ``recurrent_step``: one step of a GRU, and activations
 * ``philox``, ``draw``: random numbers; ``normal``: normal ones, by arithmetic that gives the same bits everywhere
 * ``_common``: types and helpers
 

@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.checks import check_dtype, check_rank, check_size
+from tstatic.ir.checks import Shaped, check_dtype, check_rank, check_size
 from tstatic.ir.ref import pick
-from tstatic.ir.types import Meta
 
 Array = np.ndarray[Any, Any]
 FLOATS = ("float32", "float64")
 
 
-def check_boxes(x: Meta, slot: str, ranks: int | tuple[int, ...] = 2) -> None:
+def check_boxes(x: Shaped, slot: str, ranks: int | tuple[int, ...] = 2, function: str = "") -> None:
     """Refuses anything but boxes: floats whose last axis has four numbers."""
-    check_dtype(x, FLOATS, slot)
-    check_rank(x, ranks, slot, layout="[..., 4]")
-    check_size(x, -1, 4, slot, why="left, top, right and bottom")
+    check_dtype(x, FLOATS, slot, function)
+    check_rank(x, ranks, slot, function, layout="[..., 4]")
+    check_size(x, -1, 4, slot, function, why="left, top, right and bottom")
 
 
 def overlaps(xp: Any, a: Any, b: Any, one: float = 0.0) -> Any:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.extras.detection._boxes import FLOATS, Array, check_boxes
-from tstatic.ir.attrs import one_of
+from tstatic.extras.detection._boxes import FLOATS, check_boxes
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import (
     check_choice,
@@ -19,119 +18,95 @@ from tstatic.ir.checks import (
     check_same_dtype,
     check_type,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.composed import composed
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
-from tstatic.ir.torch_tables import fresh
-from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ir.types import UNKNOWN
+from tstatic.ops.elementwise.unary import abs, exp, log
+from tstatic.ops.shape.creation import assign
+from tstatic.ops.shape.joining import concat
+from tstatic.ops.shape.reshape import unsqueeze
 
 ENCODE, DECODE = "encode_center_size", "decode_center_size"
 
 
-def _infer(prior: Meta, given: Meta | None, target: Meta, *, code_type: str, axis: int) -> Meta:
-    check_boxes(prior, "PriorBox")
-    check_boxes(target, "TargetBox", 2 if code_type == ENCODE else 3)
-    check_same_dtype((prior, target), ("PriorBox", "TargetBox"))
-    if given is not None:
-        check_same_dtype((prior, given), ("PriorBox", "PriorBoxVar"))
-        check_has_shape(given, prior.shape if given.rank == 2 else (4,), "PriorBoxVar", why="as PriorBox, or [4]")
-    if code_type == ENCODE:
-        return target.with_shape((target.shape[0], prior.shape[0], 4))
-    check_fit(
-        UNKNOWN in (target.shape[1 - axis], prior.shape[0]) or target.shape[1 - axis] == prior.shape[0],
-        (prior, target), ("PriorBox", "TargetBox"), "there must be one prior box for each target along the axis",
-        f"{target.shape[1 - axis]} prior boxes", "choose the other axis, or check the boxes",
-    )  # fmt: skip
-    return target
-
-
 def _coded(
-    xp: Any, prior: Any, variance: Any, target: Any, code_type: str, normalized: bool, axis: int, factors: Any
-) -> Any:
+    prior: Variable, given: Variable | None, target: Variable, code_type: str, normalized: bool, axis: int,
+    factors: Sequence[float], name: str | None = None,
+) -> Variable:  # fmt: skip
+    function, encode = "box_coder", code_type == ENCODE
+    check_boxes(prior, "PriorBox", 2, function)
+    check_boxes(target, "TargetBox", 2 if encode else 3, function)
+    check_same_dtype((prior, target), ("PriorBox", "TargetBox"), function)
+    if given is not None:
+        check_same_dtype((prior, given), ("PriorBox", "PriorBoxVar"), function)
+        wanted = prior.shape if len(given.shape) == 2 else (4,)
+        check_has_shape(given, wanted, "PriorBoxVar", function, why="as PriorBox, or [4]")
+    if not encode:
+        along = target.shape[1 - axis]
+        check_fit(
+            UNKNOWN in (along, prior.shape[0]) or along == prior.shape[0], (prior, target), ("PriorBox", "TargetBox"),
+            "there must be one prior box for each target along the axis", f"{along} prior boxes",
+            "choose the other axis, or check the boxes", function,
+        )  # fmt: skip
+    variance = assign(np.array(factors, prior.dtype.np)) if given is None and len(factors) else given
     one = 0.0 if normalized else 1.0
-    if code_type == ENCODE:
-        target, prior = target[:, None], prior[None]
-        variance = variance if variance is None or variance.ndim == 1 else variance[None]
-    else:
-        prior = prior[None] if axis == 0 else prior[:, None]
-        if variance is not None and variance.ndim == 2:
-            variance = variance[None] if axis == 0 else variance[:, None]
-    if variance is None and len(factors):
-        variance = factors
+    if encode:
+        target, axis = unsqueeze(target, 1), 0
+    prior = unsqueeze(prior, axis)
+    if variance is not None and len(variance.shape) == 2:
+        variance = unsqueeze(variance, axis)
     low, high = prior[..., :2], prior[..., 2:]
     size = high - low + one
     middle = low + size * 0.5
-    shares = (1.0, 1.0) if variance is None else (variance[..., :2], variance[..., 2:])
-    if code_type == ENCODE:
-        at = (target[..., :2] + target[..., 2:]) * 0.5
-        sides = target[..., 2:] - target[..., :2] + one
-        parts = [(at - middle) / size / shares[0], xp.log(xp.abs(sides / size)) / shares[1]]
+    first, second = target[..., :2], target[..., 2:]
+    if encode:
+        parts = [((first + second) * 0.5 - middle) / size, log(abs((second - first + one) / size))]
+        if variance is not None:
+            parts = [parts[0] / variance[..., :2], parts[1] / variance[..., 2:]]
     else:
-        at = shares[0] * target[..., :2] * size + middle
-        half = xp.exp(shares[1] * target[..., 2:]) * size * 0.5
+        if variance is not None:
+            first, second = variance[..., :2] * first, variance[..., 2:] * second
+        at, half = first * size + middle, exp(second) * size * 0.5
         parts = [at - half, at + half - one]
-    return xp.concatenate(parts, -1)
+    out = concat(parts, -1, name)
+    # Boxes are targets: as in Paddle, no gradient flows through them.
+    out.stop_gradient = True
+    return out
 
 
-def _ref(
-    prior: Array, given: Array | None, target: Array, out: Array,
-    *, code_type: str, box_normalized: bool, axis: int, variance: Sequence[float],
-) -> None:  # fmt: skip
-    np.copyto(out, _coded(np, prior, given, target, code_type, box_normalized, axis, np.array(variance, prior.dtype)))
-
-
-def _lower(
-    torch: Any, prior: Any, given: Any, target: Any,
-    *, code_type: str, box_normalized: bool, axis: int, variance: Sequence[float], tables: Any = fresh,
-) -> Any:  # fmt: skip
-    factors = tables(torch, variance, prior.dtype, prior.device)
-    return _coded(torch, prior, given, target, code_type, box_normalized, axis, factors)
-
-
-register(OpDef(
-    "box_coder", "PriorBox, PriorBoxVar?, TargetBox -> OutputBox",
-    attrs={
-        "code_type": Attr(ENCODE, "str", one_of(ENCODE, DECODE)), "box_normalized": True,
-        "axis": Attr(0, "int", lambda v: None if v in (0, 1) else "0 or 1"),
-        "variance": Attr((), "floats", lambda v: None if len(v) in (0, 4) else "four numbers, or none"),
-    },
-    infer=_infer, ref=_ref, lower=_lower,
-    domain=Domain(
-        cases=(
-            Case(((3, 4), (3, 4), (2, 4))), Case(((3, 4), None, (2, 4)), {"variance": (0.1, 0.1, 0.2, 0.2)}),
-            Case(((3, 4), (4,), (2, 3, 4)), {"code_type": DECODE, "box_normalized": False}),
-            Case(((2, 4), (2, 4), (2, 3, 4)), {"code_type": DECODE, "axis": 1}),
-            Case(((3, 4), None, (2, 3, 4)), {"code_type": DECODE}),
-        ),
-        values={"PriorBoxVar": ValueRange(0.1, 0.5)}, floats=FLOATS, ulps=256.0,
-        check_grad="boxes are targets; as in Paddle, no gradient flows through them",
-    ), onnx="no composition of ONNX's operators is written for it",
-))  # fmt: skip
+@composed("box_coder")
+def _box_coder(
+    PriorBox: Variable, TargetBox: Variable, PriorBoxVar: Variable | None = None, *, code_type: str = ENCODE,
+    box_normalized: bool = True, axis: int = 0, variance: Sequence[float] = (),
+) -> dict[str, Variable]:  # fmt: skip
+    check_choice(code_type, (ENCODE, DECODE), "code_type", "box_coder")
+    check_int(axis, "axis", "box_coder", 0, 1)
+    if len(variance):
+        check_length(variance, 4, "variance", "box_coder", why="one per number of a box")
+    return {"OutputBox": _coded(PriorBox, PriorBoxVar, TargetBox, code_type, box_normalized, axis, variance)}
 
 
 def _coder(
-    function: str, prior_box: Variable, prior_box_var: Any, target_box: Variable, code_type: str, box_normalized: bool,
+    prior_box: Variable, prior_box_var: Any, target_box: Variable, code_type: str, box_normalized: bool,
     axis: int, name: str | None,
 ) -> Variable:  # fmt: skip
-    attrs: dict[str, Any] = {
-        "code_type": check_choice(code_type, (ENCODE, DECODE), "code_type", function),
-        "box_normalized": check_type(box_normalized, bool, "box_normalized", function),
-        "axis": check_int(axis, "axis", function, 0, 1),
-    }
-    ins: dict[str, Any] = {
-        "PriorBox": check_variable(prior_box, "prior_box", function, FLOATS),
-        "TargetBox": check_variable(target_box, "target_box", function, FLOATS),
-    }
+    function = "box_coder"
+    check_choice(code_type, (ENCODE, DECODE), "code_type", function)
+    normalized = check_type(box_normalized, bool, "box_normalized", function)
+    at = check_int(axis, "axis", function, 0, 1)
+    prior = check_variable(prior_box, "prior_box", function, FLOATS)
+    target = check_variable(target_box, "target_box", function, FLOATS)
     if isinstance(prior_box_var, list | tuple):
         numbers = check_length(prior_box_var, 4, "prior_box_var", function, why="one per number of a box")
-        attrs["variance"] = [check_number(v, "prior_box_var", function) for v in numbers]
-    elif prior_box_var is not None:
-        ins["PriorBoxVar"] = check_variable(prior_box_var, "prior_box_var", function, FLOATS)
-    return emit_one("box_coder", ins, attrs, name=name)
+        factors = [check_number(v, "prior_box_var", function) for v in numbers]
+        return _coded(prior, None, target, code_type, normalized, at, factors, name)
+    given = None if prior_box_var is None else check_variable(prior_box_var, "prior_box_var", function, FLOATS)
+    return _coded(prior, given, target, code_type, normalized, at, (), name)
 
 
-@export("vision.ops.box_coder", op="box_coder")
+@export("vision.ops.box_coder")
 def box_coder(
     prior_box: Variable,
     prior_box_var: Any,
@@ -165,10 +140,10 @@ def box_coder(
         >>> static.Executor().run(fetch_list=[code])[0]
         array([[[0.5, 0.5, 0. , 0. ]]], dtype=float32)
     """
-    return _coder("box_coder", prior_box, prior_box_var, target_box, code_type, box_normalized, axis, name)
+    return _coder(prior_box, prior_box_var, target_box, code_type, box_normalized, axis, name)
 
 
-@export("fluid.layers.box_coder", op="box_coder")
+@export("fluid.layers.box_coder")
 def fluid_box_coder(
     prior_box: Variable,
     prior_box_var: Any,
@@ -183,4 +158,4 @@ def fluid_box_coder(
     Args:
         prior_box, prior_box_var, target_box, code_type, box_normalized, name, axis: As there.
     """
-    return _coder("box_coder", prior_box, prior_box_var, target_box, code_type, box_normalized, axis, name)
+    return _coder(prior_box, prior_box_var, target_box, code_type, box_normalized, axis, name)

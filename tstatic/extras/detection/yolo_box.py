@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.extras.detection._boxes import FLOATS, Array
-from tstatic.ir.build import check_variable, emit
+from tstatic.extras.detection._boxes import FLOATS
+from tstatic.ir.build import check_variable
 from tstatic.ir.checks import (
     INTEGERS,
     check_divisible,
@@ -20,10 +20,21 @@ from tstatic.ir.checks import (
     check_size,
     check_type,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.composed import composed
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.ir.torch_tables import fresh
-from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ir.types import UNKNOWN
+from tstatic.ops.elementwise.activation import sigmoid
+from tstatic.ops.elementwise.activation_piecewise import relu
+from tstatic.ops.elementwise.arithmetic import minimum
+from tstatic.ops.elementwise.logic import where
+from tstatic.ops.elementwise.scale import cast
+from tstatic.ops.elementwise.unary import exp
+from tstatic.ops.reduce.cumsum import cumsum
+from tstatic.ops.shape.creation import assign, ones_like, zeros_like
+from tstatic.ops.shape.joining import split, stack
+from tstatic.ops.shape.reshape import flatten, unsqueeze
+from tstatic.ops.shape.transpose import transpose
 
 
 def check_anchors(anchors: Any, function: str) -> list[int]:
@@ -38,111 +49,73 @@ def check_anchors(anchors: Any, function: str) -> list[int]:
     return [check_int(v, "anchors", function, 1) for v in anchors]
 
 
-def _infer(x: Meta, size: Meta, *, anchors: Sequence[int], class_num: int, iou_aware: bool) -> tuple[Meta, Meta]:
-    check_dtype(x, FLOATS, "X")
-    check_rank(x, 4, "X", layout="[n, c, h, w]")
-    count = len(anchors) // 2
-    check_size(x, 1, count * (class_num + (6 if iou_aware else 5)), "X", why="place, score and classes of each anchor")
-    check_dtype(size, INTEGERS, "ImgSize")
-    check_has_shape(size, (x.shape[0], 2), "ImgSize", why="height and width of each image")
-    boxes = UNKNOWN if UNKNOWN in x.shape[2:] else count * x.shape[2] * x.shape[3]
-    return x.with_shape((x.shape[0], boxes, 4)), x.with_shape((x.shape[0], boxes, class_num))
+def _places(x: Variable, axis: int) -> tuple[Variable, Variable | float]:
+    """Returns positions along the height or width of ``x``, which broadcast with images, and their number."""
+    n = x.shape[axis]
+    if n != UNKNOWN:
+        line = np.arange(n, dtype=x.dtype.np)
+        return assign(line.reshape([-1 if i == axis else 1 for i in range(4)])), float(n)
+    counted = cumsum(ones_like(x[:1, :1, :, :1] if axis == 2 else x[:1, :1, :1]), axis)
+    return counted - 1.0, counted[:, :, -1:] if axis == 2 else counted[..., -1:]
 
 
 def _boxes(
-    xp: Any, x: Any, size: Any, line: Any, anchors: Sequence[int], class_num: int, conf_thresh: float,
-    downsample_ratio: int, clip_bbox: bool, scale: float, iou_aware: bool, factor: float,
-) -> tuple[Any, Any]:  # fmt: skip
-    n, _, h, w = x.shape
-    count = len(anchors) // 2
+    x: Variable, size: Variable, anchors: Sequence[int], class_num: int, conf_thresh: float, downsample_ratio: int,
+    clip_bbox: bool, scale_x_y: float, iou_aware: bool, iou_aware_factor: float, name: str | None = None,
+) -> tuple[Variable, Variable]:  # fmt: skip
+    function, count = "yolo_box", len(anchors) // 2
+    check_dtype(x, FLOATS, "X", function)
+    check_rank(x, 4, "X", function, layout="[n, c, h, w]")
+    channels = count * (class_num + (6 if iou_aware else 5))
+    check_size(x, 1, channels, "X", function, why="place, score and classes of each anchor")
+    check_dtype(size, INTEGERS, "ImgSize", function)
+    check_has_shape(size, (x.shape[0], 2), "ImgSize", function, why="height and width of each image")
 
-    def sigmoid(v: Any) -> Any:
-        return 1 / (1 + xp.exp(-v))
+    def sides(anchor: int) -> Variable:
+        return assign(np.array(anchors[anchor::2], x.dtype.np).reshape(-1, 1, 1))
 
-    certain = None
-    if iou_aware:
-        certain, x = sigmoid(x[:, :count]), x[:, count:]
-    each = x.reshape(n, count, 5 + class_num, h, w)
-    # Heights and widths of the images, in the type of the boxes.
-    high, wide = (size[:, i].reshape(n, 1, 1, 1) for i in (0, 1))
-    shift = 0.5 * (scale - 1)
-    cx = (sigmoid(each[:, :, 0]) * scale - shift + line(range(w))) * wide / w
-    cy = (sigmoid(each[:, :, 1]) * scale - shift + line(range(h))[:, None]) * high / h
-    across = xp.exp(each[:, :, 2]) * line(anchors[::2]).reshape(count, 1, 1) * wide / (downsample_ratio * w)
-    down = xp.exp(each[:, :, 3]) * line(anchors[1::2]).reshape(count, 1, 1) * high / (downsample_ratio * h)
+    image = unsqueeze(cast(size, x.dtype), [2, 3])
+    high, wide = image[:, 0:1], image[:, 1:2]
+    (rows, h), (columns, w) = _places(x, 2), _places(x, 3)
+    answers = x[:, count:] if iou_aware else x
+    each = stack(split(answers, count, 1), 1)
+    shift = 0.5 * (scale_x_y - 1)
+    cx = (sigmoid(each[:, :, 0]) * scale_x_y - shift + columns) * wide / w
+    cy = (sigmoid(each[:, :, 1]) * scale_x_y - shift + rows) * high / h
+    across = exp(each[:, :, 2]) * sides(0) * wide / (w * downsample_ratio)
+    down = exp(each[:, :, 3]) * sides(1) * high / (h * downsample_ratio)
     sure = sigmoid(each[:, :, 4])
-    if certain is not None:
-        sure = sure ** (1 - factor) * certain**factor
-    kept = sure >= conf_thresh
-    left, top, right, bottom = cx - across / 2, cy - down / 2, cx + across / 2, cy + down / 2
+    if iou_aware:
+        sure = sure ** (1 - iou_aware_factor) * sigmoid(x[:, :count]) ** iou_aware_factor
+    corners = [cx - across / 2, cy - down / 2, cx + across / 2, cy + down / 2]
     if clip_bbox:
-        zero = xp.zeros_like(left)
-        left, top = xp.maximum(left, zero), xp.maximum(top, zero)
-        right, bottom = xp.minimum(right, wide - 1), xp.minimum(bottom, high - 1)
-    boxes = xp.where(kept[..., None], xp.stack([left, top, right, bottom], -1), 0.0)
-    scores = xp.where(kept[:, :, None], sure[:, :, None] * sigmoid(each[:, :, 5:]), 0.0)
-    total = count * h * w
-    return boxes.reshape(n, total, 4), xp.moveaxis(scores, 2, -1).reshape(n, total, class_num)
+        ends = (minimum(v, end - 1.0) for v, end in zip(corners[2:], (wide, high), strict=True))
+        corners = [*map(relu, corners[:2]), *ends]
+    kept, nothing = sure >= conf_thresh, zeros_like(sure)
+    boxes = stack([where(kept, v, nothing) for v in corners], -1)
+    classes = each[:, :, 5:]
+    shares = unsqueeze(sure, 2) * sigmoid(classes)
+    scores = transpose(where(unsqueeze(kept, 2), shares, zeros_like(classes)), [0, 1, 3, 4, 2])
+    found = flatten(boxes, 1, 3, name), flatten(scores, 1, 3, name)
+    for one in found:
+        # Boxes are answers: as in Paddle, no gradient flows through them.
+        one.stop_gradient = True
+    return found
 
 
-def _ref(
-    x: Array, size: Array, boxes: Array | None, scores: Array | None, *, anchors: Sequence[int], class_num: int,
-    conf_thresh: float, downsample_ratio: int, clip_bbox: bool, scale_x_y: float, iou_aware: bool,
-    iou_aware_factor: float,
-) -> None:  # fmt: skip
-    def line(values: Any) -> Array:
-        return np.array(values, x.dtype)
-
-    found = _boxes(
-        np, x, size.astype(x.dtype), line, anchors, class_num, conf_thresh, downsample_ratio, clip_bbox, scale_x_y,
-        iou_aware, iou_aware_factor,
-    )  # fmt: skip
-    for out, made in zip((boxes, scores), found, strict=True):
-        if out is not None:
-            np.copyto(out, made)
+@composed("yolo_box")
+def _yolo_box(
+    X: Variable, ImgSize: Variable, *, anchors: Sequence[int], class_num: int, conf_thresh: float = 0.01,
+    downsample_ratio: int = 32, clip_bbox: bool = True, scale_x_y: float = 1.0, iou_aware: bool = False,
+    iou_aware_factor: float = 0.5,
+) -> dict[str, Variable]:  # fmt: skip
+    sides, classes = check_anchors(list(anchors), "yolo_box"), check_int(class_num, "class_num", "yolo_box", 1)
+    ratio = check_int(downsample_ratio, "downsample_ratio", "yolo_box", 1)
+    rest = clip_bbox, scale_x_y, iou_aware, iou_aware_factor
+    return dict(zip(("Boxes", "Scores"), _boxes(X, ImgSize, sides, classes, conf_thresh, ratio, *rest), strict=True))
 
 
-def _lower(
-    torch: Any, x: Any, size: Any, *, anchors: Sequence[int], class_num: int, conf_thresh: float, downsample_ratio: int,
-    clip_bbox: bool, scale_x_y: float, iou_aware: bool, iou_aware_factor: float, tables: Any = fresh,
-) -> Any:  # fmt: skip
-    def line(values: Any) -> Any:
-        return tables(torch, list(values), x.dtype, x.device)
-
-    return _boxes(
-        torch, x, size.to(x.dtype), line, anchors, class_num, conf_thresh, downsample_ratio, clip_bbox, scale_x_y,
-        iou_aware, iou_aware_factor,
-    )  # fmt: skip
-
-
-register(OpDef(
-    "yolo_box", "X, ImgSize -> Boxes, Scores",
-    attrs={
-        "anchors": Attr(kind="ints"), "class_num": Attr(kind="int"), "conf_thresh": 0.01,
-        "downsample_ratio": Attr(32, "int", lambda v: None if v > 0 else "a number above 0"), "clip_bbox": True,
-        "scale_x_y": 1.0, "iou_aware": False, "iou_aware_factor": 0.5,
-    },
-    infer=_infer, ref=_ref, lower=_lower,
-    domain=Domain(
-        cases=(
-            Case(((2, 14, 2, 3), (2, 2)), {"anchors": (10, 13, 16, 30), "class_num": 2}),
-            Case(
-                ((1, 6, 3, 2), (1, 2)),
-                {"anchors": (10, 13), "class_num": 1, "clip_bbox": False, "scale_x_y": 1.2, "conf_thresh": 0.5},
-            ),
-            Case(
-                ((1, 8, 2, 2), (1, 2)),
-                {"anchors": (20, 30), "class_num": 2, "iou_aware": True, "iou_aware_factor": 0.3, "downsample_ratio": 16},
-            ),
-        ),
-        # A certainty is clear of the threshold of one half.
-        values={"ImgSize": ValueRange(20, 90, dtype="int32"), "X": ValueRange(avoid=(0.0,))}, floats=FLOATS, ulps=256.0,
-        check_grad="boxes are answers; as in Paddle, no gradient flows through them",
-    ), onnx="no composition of ONNX's operators is written for it",
-))  # fmt: skip
-
-
-@export("vision.ops.yolo_box", op="yolo_box")
+@export("vision.ops.yolo_box")
 def yolo_box(
     x: Variable,
     img_size: Variable,
@@ -185,24 +158,17 @@ def yolo_box(
         [[16.0, 16.0, 48.0, 48.0], [0.25]]
     """
     function = "yolo_box"
-    ins = {
-        "X": check_variable(x, "x", function, FLOATS),
-        "ImgSize": check_variable(img_size, "img_size", function, INTEGERS),
-    }
-    attrs = {
-        "anchors": check_anchors(anchors, function), "class_num": check_int(class_num, "class_num", function, 1),
-        "conf_thresh": check_number(conf_thresh, "conf_thresh", function),
-        "downsample_ratio": check_int(downsample_ratio, "downsample_ratio", function, 1),
-        "clip_bbox": check_type(clip_bbox, bool, "clip_bbox", function),
-        "scale_x_y": check_number(scale_x_y, "scale_x_y", function),
-        "iou_aware": check_type(iou_aware, bool, "iou_aware", function),
-        "iou_aware_factor": check_number(iou_aware_factor, "iou_aware_factor", function),
-    }  # fmt: skip
-    boxes, scores = emit(function, ins, attrs, name=name)
-    return boxes, scores
+    return _boxes(
+        check_variable(x, "x", function, FLOATS), check_variable(img_size, "img_size", function, INTEGERS),
+        check_anchors(anchors, function), check_int(class_num, "class_num", function, 1),
+        check_number(conf_thresh, "conf_thresh", function),
+        check_int(downsample_ratio, "downsample_ratio", function, 1), check_type(clip_bbox, bool, "clip_bbox", function),
+        check_number(scale_x_y, "scale_x_y", function), check_type(iou_aware, bool, "iou_aware", function),
+        check_number(iou_aware_factor, "iou_aware_factor", function), name,
+    )  # fmt: skip
 
 
-@export("fluid.layers.yolo_box", op="yolo_box")
+@export("fluid.layers.yolo_box")
 def fluid_yolo_box(
     x: Variable,
     img_size: Variable,

@@ -10,7 +10,6 @@ import numpy as np
 from tstatic.ir.onnx_graph import Graph, Value
 from tstatic.ir.types import UNKNOWN, numel
 from tstatic.ops.conv._conv_onnx import back, first
-from tstatic.ops.conv._sliding import is_last
 
 
 def softmax(op: str, g: Graph, x: Value, axis: int) -> Value:
@@ -74,27 +73,6 @@ def group_norm(
     if bias is not None:
         made = g.add(made, g.reshape(bias, wide))
     return back(g, made, x.rank, data_layout)
-
-
-def lrn(
-    g: Graph, x: Value, *, n: int, k: float, alpha: float, beta: float, data_format: str, reach: tuple[int, int]
-) -> Value:
-    if reach != ((n - 1) // 2, n - 1 - (n - 1) // 2):
-        raise g.refuse("for a window that is not centred as ONNX's is")
-    source = first(g, x, data_format)
-    # Runtimes take images only; the operator itself looks along the channels alone.
-    image = source if x.rank == 4 else g("Reshape", source, g.ints([0, 0, -1, 1]))
-    made = g("LRN", image, size=n, bias=k, alpha=alpha * n, beta=beta)
-    made = made if x.rank == 4 else g("Reshape", made, g.sizes(source))
-    return back(g, made, x.rank, data_format)
-
-
-def affine(g: Graph, x: Value, scale: Value, bias: Value, *, data_layout: str) -> Value:
-    axis = x.rank - 1 if is_last(data_layout) or x.rank == 1 else 1
-    shape = [scale.shape[0] if i == axis else 1 for i in range(x.rank)]
-    wide = g.wide(x)
-    factor, summand = (g.reshape(g.cast(v, wide.dtype), shape) for v in (scale, bias))
-    return g.add(g.mul(wide, factor), summand)
 
 
 def data_norm(

@@ -89,37 +89,3 @@ def layers(
         if len(parts) == directions:
             x = g("Concat", *parts, axis=2)
     return x, [g("Concat", *row, axis=0) for row in lasts]
-
-
-def lstm_unit(g: Graph, x: Value, c: Value, *, forget_bias: float) -> tuple[Value, Value]:
-    width = g.known(c, [1])[0]
-    i, f, o, new = g("Split", g.wide(x), g.ints([width] * 4), axis=1, count=4)
-    kept = g.mul(g("Sigmoid", g.add(f, forget_bias)), g.wide(c))
-    made = g.add(kept, g.mul(g("Sigmoid", i), g("Tanh", new)))
-    return made, g.mul(g("Sigmoid", o), g("Tanh", made))
-
-
-def _activated(g: Graph, x: Value, word: str) -> Value:
-    return x if word == "identity" else g(word.capitalize(), x)
-
-
-def gru_unit(
-    g: Graph, x: Value, hidden: Value, weight: Value, bias: Value | None, *, activation: str, gate_activation: str,
-    origin_mode: bool,
-) -> tuple[Value, Value, Value]:  # fmt: skip
-    width = g.known(weight, [0])[0]
-    wide, before, w = g.wide(x), g.wide(hidden), g.wide(weight)
-    gates = wide if bias is None else g.add(wide, g.wide(bias))
-    two, one = g("Split", gates, g.ints([2 * width, width]), axis=1, count=2)
-    # The matrices of the two gates stand before the candidate's, each in rows of its own.
-    flat = g("Reshape", w, g.ints([-1]))
-    first, second = g("Split", flat, g.ints([2 * width * width, width * width]), axis=0, count=2)
-    for_gates = g("Reshape", first, g.ints([width, 2 * width]))
-    for_candidate = g("Reshape", second, g.ints([width, width]))
-    both = _activated(g, g.add(two, g("MatMul", before, for_gates)), gate_activation)
-    u, r = g("Split", both, g.ints([width, width]), axis=1, count=2)
-    reset = g.mul(r, before)
-    new = _activated(g, g.add(one, g("MatMul", reset, for_candidate)), activation)
-    kept, taken = (before, new) if origin_mode else (new, before)
-    made = g.add(g.mul(u, kept), g.mul(g.sub(g.number(1, u), u), taken))
-    return g("Concat", both, new, axis=1), reset, made

@@ -1,185 +1,108 @@
-"""One step of the 1.x GRU as an operator."""
+"""One step of the 1.x GRU."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from tstatic.ir.build import LayerNamer
+from tstatic.ir.checks import (
+    FLOATS,
+    check_choice,
+    check_dtype,
+    check_has_shape,
+    check_rank,
+    check_same_dtype,
+    check_static_dim,
+)
+from tstatic.ir.composed import composed
+from tstatic.ir.program import Variable
+from tstatic.ops.elementwise.arithmetic import add, multiply
+from tstatic.ops.elementwise.scale import cast, scale
+from tstatic.ops.matmul.matmul import matmul
+from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.joining import split
+from tstatic.ops.shape.reshape import reshape
 
-from tstatic.ir.attrs import one_of
-from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_rank, check_same_dtype
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, register
-from tstatic.ir.types import Meta
-from tstatic.ops._low import in_float32, torch_wide_on_host
-from tstatic.ops.recurrent import _recurrent_onnx as _onnx
-from tstatic.tuned._common import Array
-from tstatic.tuned.recurrent_step import gru_unit_step, gru_unit_step_grad
-
-_ACTIVATION = one_of("sigmoid", "tanh", "relu", "identity")
+ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
 
 
-def _infer(x: Meta, hidden: Meta, weight: Meta, bias: Meta | None) -> tuple[Meta, Meta, Meta]:
+@composed("gru_unit")
+def _gru_unit(
+    Input: Variable,
+    HiddenPrev: Variable,
+    Weight: Variable,
+    Bias: Variable | None = None,
+    *,
+    activation: str = "tanh",
+    gate_activation: str = "sigmoid",
+    origin_mode: bool = False,
+) -> dict[str, Variable]:
+    helper = LayerNamer("gru_unit")
+    made = gru_gates(helper, Input, HiddenPrev, Weight, Bias, activation, gate_activation, origin_mode)
+    return dict(zip(("Gate", "ResetHiddenPrev", "Hidden"), made, strict=True))
+
+
+def gru_gates(
+    helper: LayerNamer,
+    x: Variable,
+    hidden: Variable,
+    weight: Variable,
+    bias: Variable | None,
+    activation: str,
+    gate_activation: str,
+    origin_mode: bool,
+) -> tuple[Variable, Variable, Variable]:
+    """Emits the gates u, r and n, ``r h`` and the new state ``(1 - u) h + u n``, or ``u h + (1 - u) n`` in ``origin_mode``.
+
+    Args:
+        helper: Names the three results.
+        x: The input's part of the gates, ``[batch, 3 * width]``; floats, of which 16-bit ones are rounded at the end.
+        hidden: The state before the step, ``[batch, width]``.
+        weight: ``[width, 3 * width]``. As in Paddle, it holds two matrices one after the other in memory: ``[width, 2 * width]``
+            of u and r, and ``[width, width]`` of n.
+        bias: ``[1, 3 * width]``, or ``None``.
+        activation, gate_activation: Of n, and of u and r.
+        origin_mode: Which of the two formulas.
+    """
+    function = "gru_unit"
+    for name, value in (("activation", activation), ("gate_activation", gate_activation)):
+        check_choice(value, ACTIVATIONS, name, function)
     given = {"Input": x, "HiddenPrev": hidden, "Weight": weight, **({} if bias is None else {"Bias": bias})}
-    check_dtype(x, FLOATS, "Input")
-    check_same_dtype(list(given.values()), list(given))
-    check_rank(weight, 2, "Weight", layout="[width, 3 * width]")
-    width = weight.shape[0]
-    columns = 3 * width if width > 0 else -1
-    check_has_shape(weight, (width, columns), "Weight", why="[width, 3 * width]")
-    check_has_shape(x, (hidden.shape[0] if hidden.shape else -1, columns), "Input", why="[batch, 3 * width]")
-    check_has_shape(hidden, (x.shape[0], width), "HiddenPrev", why="[batch, width]")
+    check_dtype(x, FLOATS, "Input", function)
+    check_same_dtype(list(given.values()), list(given), function)
+    check_rank(weight, 2, "Weight", function, layout="[width, 3 * width]")
+    width = check_static_dim(weight.shape[0], weight, "axis 0 (the width)", function)
+    check_has_shape(weight, (width, 3 * width), "Weight", function, why="[width, 3 * width]")
+    rows = hidden.shape[0] if hidden.shape else -1
+    check_has_shape(x, (rows, 3 * width), "Input", function, why="[batch, 3 * width]")
+    check_has_shape(hidden, (x.shape[0], width), "HiddenPrev", function, why="[batch, width]")
     if bias is not None:
-        check_has_shape(bias, (1, columns), "Bias", why="[1, 3 * width]")
-    return x, hidden, hidden
+        check_has_shape(bias, (1, 3 * width), "Bias", function, why="[1, 3 * width]")
 
+    results = [helper.variable(x.dtype) for _ in range(3)]
+    low = x.dtype.is_low
 
-@in_float32(outputs=3)
-def _ref(
-    x: Array,
-    hidden: Array,
-    weight: Array,
-    bias: Array | None,
-    gate: Array,
-    reset: Array,
-    out: Array,
-    activation: str,
-    gate_activation: str,
-    origin_mode: bool,
-) -> None:
-    gates = x + bias if bias is not None else np.array(x)
-    work = np.empty((len(x), 2 * weight.shape[0]), x.dtype)
-    kept, made = np.empty_like(hidden), np.empty_like(hidden)
-    gru_unit_step(gates, hidden, weight, kept, made, work, gate_activation, activation, origin_mode)
-    for target, value in ((gate, gates), (reset, kept), (out, made)):
-        np.copyto(target, value)
+    def result(at: int, type: str, inputs: dict[str, Any], **attrs: Any) -> Variable:
+        if not low:
+            return emit_one(type, inputs, attrs, outputs={"Out": results[at]})
+        made = emit_one(type, inputs, attrs)
+        emit_one("cast", {"X": made}, {"in_dtype": made.dtype, "out_dtype": x.dtype}, outputs={"Out": results[at]})
+        return made
 
+    def activated(word: str, v: Variable) -> Variable:
+        return v if word == "identity" else emit_one(word, {"X": v})
 
-@in_float32(outputs=4)
-def _grad_ref(
-    x: Array,
-    hidden: Array,
-    weight: Array,
-    bias: Array | None,
-    gate: Array,
-    reset: Array,
-    dgate: Array | None,
-    dreset: Array | None,
-    dout: Array | None,
-    dx: Array | None,
-    dhidden: Array | None,
-    dweight: Array | None,
-    dbias: Array | None,
-    activation: str,
-    gate_activation: str,
-    origin_mode: bool,
-) -> None:
-    width = weight.shape[0]
-    sums, through, state = (
-        np.zeros_like(like) if given is None else np.array(given)
-        for like, given in ((gate, dgate), (hidden, dreset), (hidden, dout))
-    )
-    work = np.empty((len(x), 2 * width), x.dtype)
-    gru_unit_step_grad(gate, hidden, weight, state, through, sums, work, gate_activation, activation, origin_mode)
-    if dx is not None:
-        np.copyto(dx, sums)
-    if dhidden is not None:
-        np.copyto(dhidden, state)
-    if dweight is not None:
-        # Packed one after the other in memory, as the weight is.
-        parts = (hidden.T @ sums[:, : 2 * width], reset.T @ sums[:, 2 * width :])
-        np.copyto(dweight, np.concatenate([part.reshape(-1) for part in parts]).reshape(dweight.shape))
-    if dbias is not None:
-        np.sum(sums, 0, out=dbias, keepdims=True)
-
-
-def _act(torch: Any, name: str) -> Any:
-    return {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": torch.relu, "identity": lambda x: x}[name]
-
-
-def _lower(
-    torch: Any,
-    x: Any,
-    hidden: Any,
-    weight: Any,
-    bias: Any,
-    activation: str,
-    gate_activation: str,
-    origin_mode: bool,
-) -> Any:
-    low, width = x.dtype, weight.shape[0]
-    x, hidden, weight, bias = (None if t is None else torch_wide_on_host(t) for t in (x, hidden, weight, bias))
-    packed = weight.reshape(-1)
-    first, last = packed[: 2 * width * width].view(width, -1), packed[2 * width * width :].view(width, width)
-    total = x if bias is None else x + bias
-    u, r = _act(torch, gate_activation)(total[:, : 2 * width] + hidden @ first).split(width, 1)
-    reset = r * hidden
-    n = _act(torch, activation)(total[:, 2 * width :] + reset @ last)
-    out = u * hidden + (1 - u) * n if origin_mode else (1 - u) * hidden + u * n
-    return torch.cat([u, r, n], 1).to(low), reset.to(low), out.to(low)
-
-
-def _times_slope(torch: Any, name: str, y: Any, gradient: Any) -> Any:
-    """Returns a gradient times the slope of a function where its result is ``y``."""
-    if name == "relu":
-        return torch.where(y > 0, gradient, 0)
-    return gradient * {"sigmoid": y * (1 - y), "tanh": 1 - y * y, "identity": 1}[name]
-
-
-def _grad_lower(torch: Any, *given: Any, activation: str, gate_activation: str, origin_mode: bool) -> Any:
-    weight, bias = given[2:4]
-    wide: list[Any] = [None if t is None else torch_wide_on_host(t) for t in given]
-    before, width = wide[1], weight.shape[0]
-    packed = wide[2].reshape(-1)
-    first, last = packed[: 2 * width * width].view(width, -1), packed[2 * width * width :].view(width, width)
-    # From the inputs, because 16 bits have rounded what the forward op kept.
-    total = wide[0] if bias is None else wide[0] + wide[3]
-    u, r = _act(torch, gate_activation)(total[:, : 2 * width] + before @ first).split(width, 1)
-    reset = r * before
-    n = _act(torch, activation)(total[:, 2 * width :] + reset @ last)
-    dgate, dreset, dout = (
-        torch.zeros_like(like) if t is None else t
-        for t, like in zip(wide[6:9], (torch.cat([u, r, n], 1), before, before), strict=True)
-    )
-    du, dr, dn = dgate.split(width, 1)
-    new, old = (before, n) if origin_mode else (n, before)
-    du = du + dout * (new - old)
-    dn = _times_slope(torch, activation, n, dn + dout * ((1 - u) if origin_mode else u))
-    dreset = dreset + dn @ last.mT
-    du, dr = (_times_slope(torch, gate_activation, y, g) for y, g in ((u, du), (r, dr + dreset * before)))
-    gates = torch.cat([du, dr], 1)
-    dhidden = dout * (u if origin_mode else 1 - u) + dreset * r + gates @ first.mT
-    sums = torch.cat([gates, dn], 1)
-    dweight = torch.cat([(before.mT @ gates).reshape(-1), (reset.mT @ dn).reshape(-1)]).reshape(weight.shape)
-    found = sums, dhidden, dweight, None if bias is None else sums.sum(0, keepdim=True)
-    return tuple(None if t is None else f.to(t.dtype) for t, f in zip(given[:4], found, strict=True))
-
-
-def _case(batch: int, width: int, bias: bool, **attrs: Any) -> Case:
-    return Case(((batch, 3 * width), (batch, width), (width, 3 * width), (1, 3 * width) if bias else None), attrs)
-
-
-register(OpDef(
-    "gru_unit", "Input, HiddenPrev, Weight, Bias? -> Gate, ResetHiddenPrev, Hidden",
-    attrs={
-        "activation": Attr("tanh", "str", _ACTIVATION), "gate_activation": Attr("sigmoid", "str", _ACTIVATION),
-        "origin_mode": False,
-    },
-    infer=_infer, ref=_ref, lower=_lower,
-    grad=GradOp(
-        f"Input, HiddenPrev, Weight, Bias?, Gate, ResetHiddenPrev, Gate{GRAD}?, ResetHiddenPrev{GRAD}?, Hidden{GRAD}? "
-        f"-> Input{GRAD}, HiddenPrev{GRAD}, Weight{GRAD}, Bias{GRAD}",
-        ref=_grad_ref, infer=lambda x, hidden, weight, bias, *rest: (x, hidden, weight, bias),
-        lower=lambda torch, *given, activation, gate_activation, origin_mode: _grad_lower(
-            torch, *given, activation=activation, gate_activation=gate_activation, origin_mode=origin_mode
-        ),
-        instead="write the step with matmul, sigmoid and tanh, or call nn.GRUCell",
-    ),
-    uses_blas=True,
-    domain=Domain(
-        cases=(
-            _case(3, 2, True), _case(2, 3, False), _case(1, 1, True), _case(0, 2, True), _case(2, 3, True, origin_mode=True),
-            _case(2, 2, True, activation="sigmoid", gate_activation="tanh"), _case(2, 2, True, activation="identity"),
-        ),
-        values={"Weight": ValueRange(-1.0, 1.0)}, ulps=32.0,
-    ), onnx=_onnx.gru_unit,
-))  # fmt: skip
+    total, before, packed = (cast(v, "float32") if low else v for v in (x, hidden, weight))
+    if bias is not None:
+        total = add(total, cast(bias, "float32") if low else bias)
+    first, last = split(reshape(packed, [-1]), [2 * width * width, width * width])
+    two, one = split(total, [2 * width, width], 1)
+    both = activated(gate_activation, add(two, matmul(before, reshape(first, [width, 2 * width]))))
+    u, r = split(both, 2, 1)
+    reset = result(1, "elementwise_mul", {"X": r, "Y": before})
+    n = activated(activation, add(one, matmul(reset, reshape(last, [width, width]))))
+    result(0, "concat", {"X": [both, n]}, axis=1)
+    kept, taken = (before, n) if origin_mode else (n, before)
+    terms = {"X": multiply(u, kept), "Y": multiply(scale(u, -1.0, 1.0), taken)}
+    result(2, "elementwise_add", terms)
+    return results[0], results[1], results[2]

@@ -11,10 +11,10 @@ from tstatic import flags, static
 from tstatic.errors import TstaticError
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel, Launch
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import Fusion
-from tstatic.fusion.pattern import Pattern
-from tstatic.fusion.single_op import single_kernel
+from tstatic.fusion.engine.pattern import Pattern
+from tstatic.fusion.patterns.single_op import single_kernel
 from tstatic.ir.attrs import Slot
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp

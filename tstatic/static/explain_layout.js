@@ -1,6 +1,4 @@
-"""The part of an explanation page's script that says where boxes lie: rows, columns, and the layout that fits the window."""
-
-LAYOUT = r"""  // -------------------------------------------------------------------------------------------------------- layout
+  // -------------------------------------------------------------------------------------------------------- layout
   // Keeps an order and a least distance, and comes as near as possible to the wanted middles.
   function spread(row, wanted) {
     const blocks = [];
@@ -145,7 +143,3 @@ LAYOUT = r"""  // --------------------------------------------------------------
     return node;
   }
 
-"""
-"""Functions within the script's own: ``measure``, ``arrange``, ``scale``, ``place``, ``seen``, ``column``."""
-
-__all__ = ["LAYOUT"]

@@ -1,11 +1,3 @@
-"""The script of the page that shows an explanation: draws the program as boxes that fold and unfold."""
-
-from __future__ import annotations
-
-from tstatic.static.explain_layout import LAYOUT
-
-SCRIPT = (
-    r"""
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -72,9 +64,8 @@ SCRIPT = (
     return { name, given, ops, groups, root: node(given.tree, null), chosen: null, focus: null };
   }
 
-"""
-    + LAYOUT
-    + r"""  // ------------------------------------------------------------------------------------------------------- drawing
+  // HERE: explain_layout.js
+  // ------------------------------------------------------------------------------------------------------- drawing
   function redraw() {
     const hadFocus = camera.contains(document.activeElement);
     measure(view.root);
@@ -469,8 +460,3 @@ SCRIPT = (
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", map);
   choose("before", false);
 })();
-"""
-).strip()
-"""Draws the program as boxes that fold and unfold, and shows an operator's notes when it is chosen."""
-
-__all__ = ["SCRIPT"]
