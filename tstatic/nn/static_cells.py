@@ -20,6 +20,7 @@ class _Unit(RNNCellBase):
     """What the two 1.x cells share: parameters are made at the first call, when the input's size is known."""
 
     kind: str
+    _has_cell = False
     _parts: Sequence[tuple[str, int]]
     """Names of the weights, and how many matrices of the state's width each has."""
 
@@ -41,8 +42,9 @@ class _Unit(RNNCellBase):
 
     @property
     def state_shape(self) -> Any:
-        """The state's shape without the batch."""
-        return (self.hidden_size,)
+        """The shape of the state, or of ``h`` and ``c``, without the batch."""
+        shape = (self.hidden_size,)
+        return [shape, shape] if self._has_cell else shape
 
     def _affine(self, which: str, parts: Sequence[Variable]) -> Variable:
         """Returns ``concat(parts) @ weight + bias`` with parameters that the first call makes."""
@@ -99,6 +101,7 @@ class BasicLSTMUnit(_Unit):
     """
 
     kind = "BasicLSTMUnit"
+    _has_cell = True
     _parts = (("gate", 4),)
 
     def __init__(
@@ -114,11 +117,6 @@ class BasicLSTMUnit(_Unit):
     ) -> None:
         super().__init__(name_scope, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
         self._forget_bias = check_number(forget_bias, "forget_bias", self.kind)
-
-    @property
-    def state_shape(self) -> Any:
-        """The shapes of ``h`` and ``c`` without the batch."""
-        return [(self.hidden_size,), (self.hidden_size,)]
 
     def forward(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> tuple[Variable, Variable]:
         """Computes one step and returns the new states.
