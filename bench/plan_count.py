@@ -22,8 +22,8 @@ from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops.norm._norm import uses_running_statistics
 from tstatic.plan.plan import Plan
 from tstatic.runtime.scope import Scope
-from tstatic.static import inquiry, pipeline
-from tstatic.static.compile import LoweredProgram, compile_program
+from tstatic.static.compile import LoweredProgram, compile_program, pipeline
+from tstatic.static.explain import inquiry
 
 __all__ = [
     "FUSIONS", "Meta", "Row", "Scope", "against_formulas", "built", "compile_program", "dtype_of", "formula",

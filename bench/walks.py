@@ -90,7 +90,7 @@ def _feed(recorder: Callable[..., Recorder]) -> list[list[str]]:
     import tstatic as paddle
     from tstatic import static
 
-    seen = recorder("static/executor.py", "_execute")
+    seen = recorder("static/run/executor.py", "_execute")
     main, loss = _net(4)
     exe = static.Executor(paddle.CPUPlace())
     exe.run(static.default_startup_program())

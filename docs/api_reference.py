@@ -68,10 +68,10 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
 # a class under the name that its definition has.
 RESULTS = (
     "tstatic.static.explain.Explanation",
-    "tstatic.static.property_status.PropertyStatus",
+    "tstatic.static.explain.property_status.PropertyStatus",
     "tstatic.static.explain.FusionAnswer",
-    "tstatic.static.ledger.CompileRecord",
-    "tstatic.static.checkpoint_manager.Restored",
+    "tstatic.static.compile.ledger.CompileRecord",
+    "tstatic.static.files.checkpoint_manager.Restored",
     "tstatic.plan.report.MemoryReport",
     "tstatic.plan.plan.Plan",
     "tstatic.tools.profiler.recording.Profile",

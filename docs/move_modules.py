@@ -1,7 +1,8 @@
 """Moves modules and packages of ``tstatic``, and rewrites who imports them: ``python docs/move_modules.py moves.txt``.
 
-A line of the file is ``old new``, dotted names below ``tstatic``. Names stay: give ``tstatic/aliases.py`` a row for each, so that
-what users import is found. Docstrings speak of public names and are left alone; so are ``setup.py`` and ``pyproject.toml``.
+A line of the file is ``old new``, dotted names below ``tstatic``; a new name ``old.__init__`` makes a package of a module. Names
+stay: give ``tstatic/aliases.py`` a row for each other line, so that what users import is found. Docstrings speak of public
+names and are left alone; so are ``setup.py`` and ``pyproject.toml``.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def main(table: str) -> None:
     rows = [line.split() for line in Path(table).read_text(encoding="utf-8").splitlines() if line.strip()]
     for old, new in rows:
         move(old, new)
-    moves = dict(rows)
+    moves = {old: new for old, new in rows if new != f"{old}.__init__"}
     folders = (PACKAGE, *(ROOT / one for one in ("tests", "bench", "docs", "examples")))
     for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         text = path.read_text(encoding="utf-8")

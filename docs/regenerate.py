@@ -266,7 +266,7 @@ def strategies_page() -> str:
     lines = [
         "# Strategies",
         "",
-        "Made from `tstatic/static/strategy.py` by `make docs`; edit it there.",
+        "Made from `tstatic/static/strategy/__init__.py` by `make docs`; edit it there.",
         "",
         "`print(compiled.explain())` says the same of the strategies of one compiled program. *active*: it acts.",
         "*not yet active*: it is accepted, checked and remembered, and a later release makes it act. *no effect*:",

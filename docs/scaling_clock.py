@@ -40,8 +40,8 @@ from tstatic.plan.plan import Plan  # noqa: E402
 from tstatic.runtime.replica_threads import ReplicaThreads  # noqa: E402
 from tstatic.runtime.scope import Scope  # noqa: E402
 from tstatic.runtime.session import Session  # noqa: E402
-from tstatic.static import pipeline  # noqa: E402
-from tstatic.static.request import state_metas  # noqa: E402
+from tstatic.static.compile import pipeline  # noqa: E402
+from tstatic.static.compile.request import state_metas  # noqa: E402
 from tstatic.target import H200  # noqa: E402
 
 Seconds = Mapping[str, float]

@@ -35,8 +35,8 @@ from tstatic.ir.operator import OpRole  # noqa: E402
 from tstatic.ir.types import Meta, dtype_of  # noqa: E402
 from tstatic.plan.known_values import infer_program  # noqa: E402
 from tstatic.runtime.scope import Scope  # noqa: E402
-from tstatic.static import pipeline  # noqa: E402
-from tstatic.static.request import state_metas  # noqa: E402
+from tstatic.static.compile import pipeline  # noqa: E402
+from tstatic.static.compile.request import state_metas  # noqa: E402
 
 PAGE = HERE / "scaling.md"
 DEVICES = (1, 2, 4, 8, 16, 32, 64)

@@ -60,7 +60,7 @@ __getattr__, __dir__ = facade(
             "is_compiled_with_custom_device, is_compiled_with_distribute, is_compiled_with_ipu, is_compiled_with_mlu, "
             "is_compiled_with_npu, is_compiled_with_rocm, is_compiled_with_xpu, set_device"
         ),
-        "tstatic.static.object_files": "load, save",
+        "tstatic.static.files.object_files": "load, save",
         "tstatic.nn.summary": "flops, summary",
         "tstatic.static.mode": (
             "disable_signal_handler, disable_static, enable_grad, enable_static, in_dynamic_mode, is_grad_enabled, no_grad, "
@@ -111,12 +111,12 @@ facade_module(
         "tstatic.nn.param": "LayerHelper",
         "tstatic.places": "CPUPlace, CUDAPinnedPlace, CUDAPlace",
         "tstatic.static.mode": "disable_static, enable_static, in_dynamic_mode, no_grad",
-        "tstatic.static.object_files": "load, save",
+        "tstatic.static.files.object_files": "load, save",
     },
 )
 facade_module("framework.framework", "default dtypes.", "tensor", only="get_default_dtype set_default_dtype")
 facade_module(
-    "framework.io", "saving and loading of nests of data.", others={"tstatic.static.object_files": "load, save"}
+    "framework.io", "saving and loading of nests of data.", others={"tstatic.static.files.object_files": "load, save"}
 )
 facade_module(
     "framework.io_utils",

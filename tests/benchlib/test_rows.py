@@ -20,7 +20,7 @@ from tstatic.benchlib.timers import CpuTimer
 from tstatic.errors import NotFoundError, ProgramError
 from tstatic.fusion import FUSIONS
 from tstatic.ir.opdef import OPS
-from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.run.compiled_program import CompiledProgram
 from tstatic.static.strategy import BuildStrategy
 
 pytestmark = pytest.mark.numpy_device("looks at results of the references")

@@ -18,7 +18,7 @@ from tstatic.errors import IndexRangeError
 from tstatic.runtime.ahead import RunsAhead
 from tstatic.runtime.feed import StagedFeeds
 from tstatic.runtime.fetch import StagedFetches
-from tstatic.static.run_future import RunFuture
+from tstatic.static.run.run_future import RunFuture
 
 __all__ = ["pytestmark"]
 

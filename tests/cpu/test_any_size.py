@@ -13,8 +13,8 @@ import tstatic as paddle
 from tests.cpu.nets import rows
 from tstatic import errors, static
 from tstatic.ir.split import tile_size
-from tstatic.static import pipeline, plan_cache
-from tstatic.static.plan_cache import OWN_PLAN
+from tstatic.static.compile import pipeline, plan_cache
+from tstatic.static.compile.plan_cache import OWN_PLAN
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 Feed = Callable[[int], dict[str, Any]]

@@ -22,7 +22,7 @@ from tstatic.errors import CheckpointError, FeedError, ProgramError, ProgramType
 from tstatic.formats import checkpoint
 from tstatic.formats.checkpoint import Checkpoint
 from tstatic.ir.types import DTYPES
-from tstatic.static.saving import state_of
+from tstatic.static.files.saving import state_of
 
 
 def small() -> Checkpoint:

@@ -13,7 +13,7 @@ import tstatic as paddle
 from tests.helpers.fusion_programs import CASES, build, run
 from tstatic import errors, static
 from tstatic.ir.frozen import freeze
-from tstatic.static import dot
+from tstatic.static.explain import dot
 
 F = paddle.nn.functional
 

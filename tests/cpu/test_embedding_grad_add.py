@@ -19,7 +19,7 @@ from tstatic import devices, flags, static, testing
 from tstatic.errors import IndexRangeError
 from tstatic.fusion.patterns import embedding_grad_add
 from tstatic.ir.opdef import op_def
-from tstatic.static.savings import Saving
+from tstatic.static.explain.savings import Saving
 
 F = paddle.nn.functional
 PROGRAMS = 600 if SOAK else 24

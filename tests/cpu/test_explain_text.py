@@ -15,8 +15,8 @@ from tstatic.fusion.engine import Rejection
 from tstatic.fusion.engine.reasons import REASONS
 from tstatic.static.amp.rewrite import Converted
 from tstatic.static.explain import WIDTH, Explanation, OffSwitch, OnHost
-from tstatic.static.property_status import PropertyStatus
-from tstatic.static.savings import Saving
+from tstatic.static.explain.property_status import PropertyStatus
+from tstatic.static.explain.savings import Saving
 from tstatic.testing.runner import everything_on
 
 

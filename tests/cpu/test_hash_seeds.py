@@ -15,7 +15,7 @@ from tests.helpers.patience import HANG
 from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.ir.frozen import freeze
-from tstatic.static import dot
+from tstatic.static.explain import dot
 
 SIX = (0, 8, 10, 20, 25, 27)
 SEEDS = range(10 if SOAK else 3)

@@ -24,7 +24,7 @@ from tstatic.errors import (
     TstaticError,
 )
 from tstatic.formats import checkpoint, serial
-from tstatic.static.variable_files import file_name
+from tstatic.static.files.variable_files import file_name
 
 X = np.random.default_rng(0).standard_normal((5, 6)).astype("float32")
 Y = np.zeros((5, 1), "int64")

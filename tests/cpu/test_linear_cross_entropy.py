@@ -23,7 +23,7 @@ from tstatic.errors import TstaticError
 from tstatic.fusion.codegen.kernel import LibraryProduct
 from tstatic.fusion.patterns import linear_cross_entropy
 from tstatic.fusion.patterns.row_chunks import Chunks
-from tstatic.static import inquiry
+from tstatic.static.explain import inquiry
 from tstatic.testing.runner import everything_on
 
 F = paddle.nn.functional

@@ -9,7 +9,7 @@ import tstatic as paddle
 from tstatic import static, target
 from tstatic.errors import DeviceError, FeedError, ProgramError, ProgramTypeError, ShapeError, TstaticError
 from tstatic.plan.capacity import RESERVED_BYTES, capacity
-from tstatic.static.max_batch import MOST, largest, with_batch
+from tstatic.static.run.max_batch import MOST, largest, with_batch
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tstatic import flags, static
 from tstatic.errors import ProgramError
 from tstatic.fusion.codegen.kernel import Launch
 from tstatic.fusion.engine import kernels_of
-from tstatic.static.strict_cost import StrictRefusal
+from tstatic.static.explain.strict_cost import StrictRefusal
 from tstatic.target import H200
 from tstatic.testing.runner import baseline_of, everything_on
 

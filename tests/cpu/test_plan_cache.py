@@ -23,8 +23,8 @@ from tstatic.runtime.ahead import RunsAhead
 from tstatic.runtime.sections import Sections
 from tstatic.runtime.session import Session
 from tstatic.static import compile as compiling
-from tstatic.static import plan_cache
-from tstatic.static.plan_cache import MOST_AGAIN, MOST_FAMILIES, CompileCache
+from tstatic.static.compile import plan_cache
+from tstatic.static.compile.plan_cache import MOST_AGAIN, MOST_FAMILIES, CompileCache
 
 SIZES = int(os.environ.get("TSTATIC_PLAN_SIZES", "2000"))
 BOUNDED = int(os.environ.get("TSTATIC_PLAN_SIZES", "50"))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic import static
-from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
+from tstatic.static.strategy.property import BOOL, OPTIONAL_BOOL
 
 # It changes what a program computes, not how: the gradient of the loss is fed.
 OTHER_MEANING = (static.BuildStrategy.GradientScaleStrategy.Customized,)

@@ -13,7 +13,7 @@ from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Fusion
 from tstatic.fusion.patterns import linear_cross_entropy
 from tstatic.ir.opdef import ValueRange
-from tstatic.static import pipeline
+from tstatic.static.compile import pipeline
 
 SWITCH = linear_cross_entropy.FUSION.switch
 LEAST = 3

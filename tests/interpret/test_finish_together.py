@@ -15,7 +15,7 @@ from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.update.strip_sums import StripSum, strip_sums
 from tstatic.fusion.engine import cache
 from tstatic.ir.types import dtype_of
-from tstatic.static import pipeline
+from tstatic.static.compile import pipeline
 from tstatic.target import TINY
 from tstatic.testing.runner import everything_on
 

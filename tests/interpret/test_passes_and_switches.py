@@ -14,7 +14,7 @@ from tests.helpers.drawn import PLAIN, drawn, few, recipes_of
 from tests.helpers.linear_loss_programs import of_short_chunks
 from tests.helpers.soak import SOAK
 from tstatic import static, testing
-from tstatic.static import pipeline
+from tstatic.static.compile import pipeline
 from tstatic.testing.runner import everything_on
 
 FUSIONS = of_short_chunks()

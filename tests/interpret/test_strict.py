@@ -34,7 +34,7 @@ from tstatic.fusion.patterns import in_turn
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, bfloat16
-from tstatic.static import pipeline
+from tstatic.static.compile import pipeline
 from tstatic.target import CHIPS, H200, TINY
 from tstatic.testing.runner import baseline_of, everything_on, trial_of_recipe
 

@@ -122,25 +122,25 @@ STRUCTURED = (
 )
 
 FILES = (
-    Mutant("static/checkpoint_manager.py", "CheckpointManager._best_with", "comparison", "found[0] >= step",
+    Mutant("static/files/checkpoint_manager.py", "CheckpointManager._best_with", "comparison", "found[0] >= step",
            "found[0] > step", (C + "test_checkpoint_manager.py",), "looked_for_again"),
-    Mutant("static/checkpoint_manager.py", "CheckpointManager._undone", "statement",
+    Mutant("static/files/checkpoint_manager.py", "CheckpointManager._undone", "statement",
            "self.scheduler.set_state_dict(before)", "pass", (C + "test_checkpoint_manager.py",), "schedule_keeps"),
-    Mutant("static/checkpoint_manager.py", "CheckpointManager._rotate", "comparison", "s <= step", "True",
+    Mutant("static/files/checkpoint_manager.py", "CheckpointManager._rotate", "comparison", "s <= step", "True",
            (C + "test_checkpoint_manager.py",), "looked_for_again"),
     Mutant("formats/pickles.py", "_Reader.array", "value",
            "flat.reshape(shape[::-1]).T if fortran is True else flat.reshape(shape)", "flat.reshape(shape)",
            (U + "test_pickles.py",), "what_python_writes"),
-    Mutant("static/object_files.py", "save", "comparison", "1 < protocol < 5", "1 < protocol <= 5",
+    Mutant("static/files/object_files.py", "save", "comparison", "1 < protocol < 5", "1 < protocol <= 5",
            (U + "test_pickles.py",), "refuses"),
 )
 
 EXPLAINED = (
-    Mutant("static/savings.py", "Savings.__init__", "statement", "counted.update(replaced)", "pass",
+    Mutant("static/explain/savings.py", "Savings.__init__", "statement", "counted.update(replaced)", "pass",
            (U + "test_savings.py",)),
-    Mutant("static/ledger.py", "Ledger.explain", "comparison", "len(nearest) <= (not same)", "True",
+    Mutant("static/compile/ledger.py", "Ledger.explain", "comparison", "len(nearest) <= (not same)", "True",
            (C + "test_ledger.py",)),
-    Mutant("static/max_batch.py", "with_batch", "statement", "opened |= UNKNOWN in shape", "opened = UNKNOWN in shape",
+    Mutant("static/run/max_batch.py", "with_batch", "statement", "opened |= UNKNOWN in shape", "opened = UNKNOWN in shape",
            (C + "test_memory_fit.py",), "wherever"),
     Mutant("chips/seen.py", "on_several", "comparison", "most == 1", "most >= 1",
            (U + "test_front_page.py",), "second_chip"),
@@ -148,7 +148,7 @@ EXPLAINED = (
            "set(re.split('\\\\W+', name.upper())) | set(seen.chips())", (CLI + "test_doctor.py",), "nothing_has_run"),
     Mutant("tools/cli/weights.py", "_renamed", "comparison", "len(set(names.values())) < len(names)", "False",
            (CLI + "test_convert.py",), "wrong_options"),
-    Mutant("static/ledger.py", "Ledger.check", "comparison", "self.count(key.program) <= most",
+    Mutant("static/compile/ledger.py", "Ledger.check", "comparison", "self.count(key.program) <= most",
            "self.count(key.program) < most", (C + "test_ledger.py",), "limit"),
     Mutant("tools/cli/looking.py", "_chosen", "comparison", "0 < int(name) <= len(kernels)", "0 < int(name) < len(kernels)",
            (CLI + "test_commands.py",), "each_of_its_numbers"),

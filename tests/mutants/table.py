@@ -414,11 +414,11 @@ PASSES = (
 )
 
 CACHE_KEYS = (
-    Mutant("static/executor.py", "", "call", "flags.key()", "()", (C + "test_executor.py", C + "test_debug.py")),
-    Mutant("static/executor.py", "", "call", "id(where)", "0", (C + "test_executor.py",), "scope"),
-    Mutant("static/executor.py", "", "value", "base.version", "0", (C + "test_executor.py",)),
+    Mutant("static/run/executor.py", "", "call", "flags.key()", "()", (C + "test_executor.py", C + "test_debug.py")),
+    Mutant("static/run/executor.py", "", "call", "id(where)", "0", (C + "test_executor.py",), "scope"),
+    Mutant("static/run/executor.py", "", "value", "base.version", "0", (C + "test_executor.py",)),
     Mutant(
-        "static/plan_cache.py",
+        "static/compile/plan_cache.py",
         "find",
         "statement",
         "self._entries.move_to_end(key)",
@@ -426,10 +426,15 @@ CACHE_KEYS = (
         (C + "test_plan_cache.py",),
     ),
     Mutant(
-        "static/plan_cache.py", "find", "call", "found.bound.compilation.fits(scope)", "True", (C + "test_executor.py",)
+        "static/compile/plan_cache.py",
+        "find",
+        "call",
+        "found.bound.compilation.fits(scope)",
+        "True",
+        (C + "test_executor.py",),
     ),
     Mutant(
-        "static/compile.py",
+        "static/compile/__init__.py",
         "",
         "call",
         "id(mine)",
@@ -588,7 +593,7 @@ FILES = (
         (C + "test_leftovers.py",),
     ),
     Mutant(
-        "static/loading.py",
+        "static/files/loading.py",
         "read_values",
         "call",
         "check_one_save(origins, beside, function)",
@@ -1103,7 +1108,7 @@ DATA = (
         "ends_with_its_reader",
     ),
     Mutant(
-        "static/from_dataset.py",
+        "static/run/from_dataset.py",
         "run_batches",
         "comparison",
         "number % print_period == 0",
@@ -1172,7 +1177,7 @@ FLEET = (
 
 COMMANDS = (
     Mutant(
-        "static/savings.py",
+        "static/explain/savings.py",
         "Savings.__init__",
         "operation",
         "total.nbytes - kernel.nbytes",
@@ -1375,7 +1380,7 @@ TWO_OPTIMIZERS = (
         "mixed_precision",
     ),
     Mutant(
-        "static/executor.py",
+        "static/run/executor.py",
         "Executor._run",
         "call",
         "tuple(kept)",

@@ -13,7 +13,7 @@ from tstatic.ir.onnx_form import emit
 from tstatic.ir.onnx_graph import Graph, OnnxNode, Value
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import dtype_of
-from tstatic.static.onnx_model import model_of
+from tstatic.static.files.onnx_model import model_of
 
 
 def build(definition: OpDef, sample: Sample, constants: bool = False) -> tuple[Any, dict[str, Array], list[Any]]:

@@ -18,8 +18,8 @@ from tstatic.comm.passes.data_parallel import distribute
 from tstatic.comm.passes.distribution import Distribution, Exchange
 from tstatic.devices.fake import FakeDevice
 from tstatic.devices.fake.clock import FakeStream
-from tstatic.static import pipeline
-from tstatic.static.compiled_program import Settings
+from tstatic.static.compile import pipeline
+from tstatic.static.run.compiled_program import Settings
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 Kind = static.BuildStrategy.ReduceStrategy

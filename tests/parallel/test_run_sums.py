@@ -20,7 +20,7 @@ from tstatic.comm.passes.distribution import Distribution, Report
 from tstatic.errors import RankNumericsError
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.runtime.parted import Parted
-from tstatic.static import pipeline
+from tstatic.static.compile import pipeline
 from tstatic.static.strategy import BuildStrategy
 
 Array = np.ndarray[Any, Any]

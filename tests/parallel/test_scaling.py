@@ -25,8 +25,8 @@ from tstatic.comm.transport.gloo_transport import GlooTransport
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.runtime.replica_threads import ReplicaThreads
-from tstatic.static import pipeline
-from tstatic.static.request import state_metas
+from tstatic.static.compile import pipeline
+from tstatic.static.compile.request import state_metas
 
 DOCS = Path(__file__).parents[2] / "docs"
 SIZES = (2, 4, 8, 16, 32, 64)

@@ -24,7 +24,7 @@ LAZY_PARTS = {
     for file in (
         "tstatic/tools/testing/__init__.py",
         "tstatic/ir/__init__.py",
-        "tstatic/static/inquiry.py",
+        "tstatic/static/explain/inquiry.py",
         "tstatic/viz/__init__.py",
         "tstatic/formats/checkpoint.py",
     )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import source
 
-OWNER = source.ROOT / "tstatic/static/compiled_program.py"
+OWNER = source.ROOT / "tstatic/static/run/compiled_program.py"
 
 
 def sources(words: Iterable[str]) -> dict[Path, ast.Module]:
@@ -47,7 +47,7 @@ def calls_of_fuse(tree: ast.Module) -> list[int]:
     imported = {
         alias.asname or alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == "tstatic.static.pipeline"
+        if isinstance(node, ast.ImportFrom) and node.module == "tstatic.static.compile.pipeline"
         for alias in node.names
         if alias.name == "fuse"
     }
@@ -74,8 +74,8 @@ def test_no_other_file_touches_private_fields_of_a_compiled_program() -> None:
 def test_exactly_one_place_of_the_library_makes_fusions_and_no_bench_does() -> None:
     found = {str(path.relative_to(source.ROOT)): calls_of_fuse(tree) for path, tree in sources(["pipeline"]).items()}
     callers = {path: lines for path, lines in found.items() if lines}
-    assert list(callers) == ["tstatic/static/compile.py"]
-    assert len(callers["tstatic/static/compile.py"]) == 1
+    assert list(callers) == ["tstatic/static/compile/__init__.py"]
+    assert len(callers["tstatic/static/compile/__init__.py"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ def test_each_way_to_touch_a_private_field_is_found(text: str) -> None:
 
 
 def test_both_ways_to_call_the_fusions_are_found() -> None:
-    assert calls_of_fuse(ast.parse("from tstatic.static.pipeline import fuse as f\nf(1)\nfuse(2)")) == [2]
+    assert calls_of_fuse(ast.parse("from tstatic.static.compile.pipeline import fuse as f\nf(1)\nfuse(2)")) == [2]
     assert calls_of_fuse(ast.parse("pipeline.fuse(1)\nstatic.pipeline.fuse(2)\nother.fuse(3)")) == [1, 2]

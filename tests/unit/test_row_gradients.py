@@ -61,7 +61,7 @@ def train(
         seen.update(op.type for op in dce(found).ops)
         return found
 
-    monkeypatch.setattr("tstatic.static.pipeline.row_gradients", watch)
+    monkeypatch.setattr("tstatic.static.compile.pipeline.row_gradients", watch)
     main, startup = static.Program(), static.Program()
     main.random_seed = startup.random_seed = 5
     with static.program_guard(main, startup), paddle.utils.unique_name.guard():

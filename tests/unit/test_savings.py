@@ -11,7 +11,7 @@ import pytest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, float32
-from tstatic.static.savings import Savings
+from tstatic.static.explain.savings import Savings
 
 METAS = {name: Meta((10,), float32) for name in "xabc"}
 NBYTES = 40

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tstatic.errors import StrategyTypeError, StrategyValueError, TstaticError, UnknownPropertyError
 from tstatic.fusion import FUSIONS
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
-from tstatic.static.strategy_property import MOST, OpenSwitch, Property, Strategy
+from tstatic.static.strategy.property import MOST, OpenSwitch, Property, Strategy
 
 REDUCE = BuildStrategy.ReduceStrategy
 SCALE = BuildStrategy.GradientScaleStrategy

@@ -6,7 +6,12 @@ from typing import Any
 
 from tstatic.errors import UnsupportedError, shown
 from tstatic.ir.export import door
-from tstatic.static.variable_files import is_persistable, load_inference_model, load_persistables, save_persistables
+from tstatic.static.files.variable_files import (
+    is_persistable,
+    load_inference_model,
+    load_persistables,
+    save_persistables,
+)
 
 
 @door("distributed.io.load_inference_model_distributed")

@@ -117,13 +117,13 @@ facade_module(
 facade_module(
     "fluid.executor",
     "the Executor and scopes.",
-    others={"tstatic.runtime.scope": "global_scope, scope_guard", "tstatic.static.executor": "Executor"},
+    others={"tstatic.runtime.scope": "global_scope, scope_guard", "tstatic.static.run.executor": "Executor"},
 )
 facade_module(
     "fluid.compiler",
     "compiled programs and strategies.",
     others={
-        "tstatic.static.compiled_program": "CompiledProgram",
+        "tstatic.static.run.compiled_program": "CompiledProgram",
         "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
     },
 )
@@ -131,7 +131,7 @@ facade_module(
     "fluid.parallel_executor",
     "programs on several places.",
     others={
-        "tstatic.static.parallel_executor": "ParallelExecutor",
+        "tstatic.static.run.parallel_executor": "ParallelExecutor",
         "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
     },
 )

@@ -19,8 +19,8 @@ from tstatic.places import (
 from tstatic.places import device_count as get_cuda_device_count
 from tstatic.runtime.scope import LoDTensor, LoDTensorArray, Scope
 from tstatic.static.amp.support import is_bfloat16_supported, is_float16_supported
+from tstatic.static.files.predictor_config import get_version
 from tstatic.static.internals import convert_np_dtype_to_dtype_
-from tstatic.static.predictor_config import get_version
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.unsupported import missing_in
 

@@ -16,9 +16,9 @@ from tstatic.optimizer.optimizer import Optimizer
 from tstatic.optimizer.rules import Adam, Lamb, Momentum
 from tstatic.optimizer.wrapper import chain
 from tstatic.static.amp.lists import AutoMixedPrecisionLists
-from tstatic.static.compiled_program import Settings
-from tstatic.static.data_parallel import OWN_PLACE
-from tstatic.static.property_status import PropertyStatus
+from tstatic.static.explain.property_status import PropertyStatus
+from tstatic.static.run.compiled_program import Settings
+from tstatic.static.run.data_parallel import OWN_PLACE
 from tstatic.static.strategy import BuildStrategy
 
 _SCALES = BuildStrategy.GradientScaleStrategy

@@ -30,10 +30,10 @@ from tstatic.optimizer.mixed_precision import OptimizerWithMixedPrecision
 from tstatic.optimizer.optimizer import Pair
 from tstatic.optimizer.wrapper import chain
 from tstatic.runtime.scope import Scope
-from tstatic.static.compiled_program import CompiledProgram, Settings
 from tstatic.static.explain import Explanation
+from tstatic.static.files.variable_files import load_persistables, save_inference_model, save_persistables
+from tstatic.static.run.compiled_program import CompiledProgram, Settings
 from tstatic.static.strategy import BuildStrategy
-from tstatic.static.variable_files import load_persistables, save_inference_model, save_persistables
 
 _MODE = "models are saved in one form"
 _SERVERS = "it belongs to parameter servers, which do not exist here"

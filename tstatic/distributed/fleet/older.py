@@ -15,11 +15,11 @@ from tstatic.ir.export import notes_signatures
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.no_effect import no_effect
 from tstatic.optimizer.optimizer import Pair
-from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.files.variable_files import save_persistables
+from tstatic.static.run.compiled_program import CompiledProgram
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
-from tstatic.static.strategy_property import BOOL, TEXT, Kind, Property, active
-from tstatic.static.strategy_property import no_effect as idle
-from tstatic.static.variable_files import save_persistables
+from tstatic.static.strategy.property import BOOL, TEXT, Kind, Property, active
+from tstatic.static.strategy.property import no_effect as idle
 
 _FLEET = active("minimize of fleet obeys it.")
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 from tstatic.errors import StrategyTypeError, UnknownConfigError, UnknownFieldError, UnsupportedError, near, shown
 from tstatic.ir.program import Variable
 from tstatic.logs import get_logger
-from tstatic.static.property_status import PropertyStatus
+from tstatic.static.explain.property_status import PropertyStatus
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 _log = get_logger("dist")

@@ -25,9 +25,7 @@ from tstatic.fusion.codegen.matrix.products import is_product, is_product_gradie
 from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.engine.chain import PRODUCT, SOFTMAX, Chain
 from tstatic.fusion.engine.pattern import one
-from tstatic.fusion.engine.reasons import MatchRejected
-from tstatic.fusion.engine.view import View
-from tstatic.fusion.patterns.product_blocks import (
+from tstatic.fusion.engine.product_blocks import (
     CHAIN,
     LEFT_TO_ROWS,
     OTHER_AXES,
@@ -55,6 +53,8 @@ from tstatic.fusion.patterns.product_blocks import (
     value_of,
     without,
 )
+from tstatic.fusion.engine.reasons import MatchRejected
+from tstatic.fusion.engine.view import View
 from tstatic.fusion.rewrites.identity_gradients import eliminate_identity_gradients, pass_on_to_products
 from tstatic.fusion.rewrites.moves import Ends, at_back, refusal
 from tstatic.fusion.rewrites.redrawn import draw_again

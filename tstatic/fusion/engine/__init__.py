@@ -4,6 +4,7 @@
 * ``pattern``  ops and the values between them as ordinary functions, and the matcher
 * ``reasons``, ``nearest``, ``chain``  why ops are not fused, what came nearest, and what fusions without patterns look for
 * ``choice``, ``cache``  which of its ways of launching a kernel takes on a chip, and kernels as files
+* ``product_blocks``  finds what stands before, between and behind two matrix products
 * ``live_bytes``  how many bytes are alive at each op, before anything is planned
 """
 

@@ -1,6 +1,6 @@
 """Fusions, one file each; ``FUSIONS`` is their order.
 
-* ``gemm_epilogue``, ``feedforward``, ``product_blocks``  matrix products with what follows them, and blocks with two of them
+* ``gemm_epilogue``, ``feedforward``  matrix products with what follows them, and blocks with two of them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
 * ``linear_cross_entropy``, ``row_groups``, ``row_chunks``  a linear layer and its loss in chunks of rows
 * ``embedding_grad_add``  gradients of lookups in the place of other gradients of the table

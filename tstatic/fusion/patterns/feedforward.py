@@ -17,9 +17,7 @@ from tstatic.fusion.codegen.text.composite import parts_of
 from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.engine.chain import ACTIVATION, PRODUCT, Chain
 from tstatic.fusion.engine.pattern import one
-from tstatic.fusion.engine.view import View
-from tstatic.fusion.patterns.in_turn import kernel_in_turn
-from tstatic.fusion.patterns.product_blocks import (
+from tstatic.fusion.engine.product_blocks import (
     CHAIN,
     LEFT_TO_ROWS,
     OTHER_AXES,
@@ -49,6 +47,8 @@ from tstatic.fusion.patterns.product_blocks import (
     value_of,
     without,
 )
+from tstatic.fusion.engine.view import View
+from tstatic.fusion.patterns.in_turn import kernel_in_turn
 from tstatic.fusion.rewrites.identity_gradients import pass_on_to_products
 from tstatic.fusion.rewrites.redrawn import draw_again
 from tstatic.ir.frozen import FrozenOp, FrozenProgram

@@ -20,8 +20,8 @@ from tstatic.errors import ProgramError
 from tstatic.ir.attrs import GRAD
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.runtime.scope import Scope
-from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static.executor import Executor
+from tstatic.static.run.compiled_program import CompiledProgram
+from tstatic.static.run.executor import Executor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import asked_blocks
 from tstatic.tools.benchlib.blocks import launched

@@ -15,10 +15,10 @@ from tstatic.ir.program import Program
 from tstatic.runtime.feed import check_shape
 from tstatic.runtime.scope import Scope
 from tstatic.static.compile import Compilation
-from tstatic.static.compiled_program import CompiledProgram, Settings, note_compilations
-from tstatic.static.executor import observers
-from tstatic.static.ledger import CompileRecord
-from tstatic.static.object_files import load
+from tstatic.static.compile.ledger import CompileRecord
+from tstatic.static.files.object_files import load
+from tstatic.static.run.compiled_program import CompiledProgram, Settings, note_compilations
+from tstatic.static.run.executor import observers
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.tools.cli.outcome import CommandError
 from tstatic.tools.cli.scripts import execute

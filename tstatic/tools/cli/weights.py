@@ -25,8 +25,8 @@ from tstatic.formats.report_files import make_folder, save_report
 from tstatic.ir.budget import FLAG, most_unpacked
 from tstatic.regular import require
 from tstatic.runtime.scope import Scope
-from tstatic.static import variable_files
-from tstatic.static.onnx_export import SUFFIX, export_onnx
+from tstatic.static.files import variable_files
+from tstatic.static.files.onnx_export import SUFFIX, export_onnx
 from tstatic.tools.cli.outcome import CommandError, Outcome, Table
 from tstatic.tools.cli.targets import MODEL, STATE, VALUES
 

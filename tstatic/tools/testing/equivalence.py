@@ -16,7 +16,7 @@ from tstatic.ir.program import Program
 from tstatic.ir.updates import with_updates
 from tstatic.logs import warn_once
 from tstatic.progress import tracked
-from tstatic.static.request import fetch_names
+from tstatic.static.compile.request import fetch_names
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import CHIPS, Target, named
 from tstatic.tools.testing.feeds import Range, sample_feeds

@@ -18,8 +18,8 @@ from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope
-from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static.executor import checking_executor
+from tstatic.static.run.compiled_program import CompiledProgram
+from tstatic.static.run.executor import checking_executor
 from tstatic.static.strategy import BuildStrategy
 from tstatic.tools.testing.magnitudes import widen
 from tstatic.tools.testing.parts import Array, Feeds, Input

@@ -18,10 +18,10 @@ from tstatic.ir.program import Program
 from tstatic.locks import cached_property
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope, global_scope
-from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static.executor import Executor, checking_executor
+from tstatic.static.run.compiled_program import CompiledProgram
+from tstatic.static.run.executor import Executor, checking_executor
 from tstatic.static.strategy import BuildStrategy
-from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
+from tstatic.static.strategy.property import BOOL, OPTIONAL_BOOL
 from tstatic.target import Target
 from tstatic.tools.testing.magnitudes import SUFFIX, made_values, magnitudes, nudge, perturbable, unit_step, widen
 from tstatic.tools.testing.parts import Array, Feeds

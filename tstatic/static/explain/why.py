@@ -19,10 +19,9 @@ from tstatic.fusion.rewrites.shape_readers import shapes_from_contents
 from tstatic.ir.frozen import Entry, FrozenProgram
 from tstatic.ir.operator import OpRole
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.static import pipeline
-from tstatic.static.compile import fuse_under
+from tstatic.static.compile import fuse_under, pipeline
 from tstatic.static.explain import FusionAnswer
-from tstatic.static.savings import Operators
+from tstatic.static.explain.savings import Operators
 from tstatic.static.strategy import BuildStrategy
 from tstatic.where import show
 

@@ -16,7 +16,7 @@ from tstatic.formats.objects import dump_object, load_object
 from tstatic.ir.export import export
 from tstatic.logs import get_logger
 from tstatic.runtime.scope import global_scope
-from tstatic.static.saving import MODEL_SUFFIX, PARAMETERS_SUFFIX, encode_save, load, persistables, program_of
+from tstatic.static.files.saving import MODEL_SUFFIX, PARAMETERS_SUFFIX, encode_save, load, persistables, program_of
 
 STATE_SUFFIX = ".state"
 SUFFIXES = (STATE_SUFFIX, PARAMETERS_SUFFIX, MODEL_SUFFIX)

@@ -11,7 +11,7 @@ import numpy as np
 from tstatic.errors import ProgramError, shown
 from tstatic.ir.export import export
 from tstatic.ir.program import Variable
-from tstatic.static.request import fetch_names
+from tstatic.static.compile.request import fetch_names
 
 
 class Batches(Protocol):

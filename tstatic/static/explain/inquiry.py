@@ -23,8 +23,8 @@ from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.plan.plan import Generated, Plan, make_plan
-from tstatic.static import pipeline
-from tstatic.static.compile import Compilation, LoweredProgram, fuse_under
+from tstatic.static.compile import Compilation, LoweredProgram, fuse_under, pipeline
+from tstatic.static.compile.graph_parts import copied_results, graph_parts, on_host, outside_graphs
 from tstatic.static.explain import (
     Drawing,
     Explanation,
@@ -33,12 +33,11 @@ from tstatic.static.explain import (
     Note,
     OffSwitch,
 )
-from tstatic.static.graph_parts import copied_results, graph_parts, on_host, outside_graphs
-from tstatic.static.property_status import PropertyStatus, properties
-from tstatic.static.savings import Operators, Savings, bytes_of, named_members
+from tstatic.static.explain.property_status import PropertyStatus, properties
+from tstatic.static.explain.savings import Operators, Savings, bytes_of, named_members
+from tstatic.static.explain.strict_cost import StrictCost, StrictRefusal
+from tstatic.static.explain.why import Only, Question, left_of, only_one, why_apart
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
-from tstatic.static.strict_cost import StrictCost, StrictRefusal
-from tstatic.static.why import Only, Question, left_of, only_one, why_apart
 from tstatic.target import DEFAULT_TARGET, Target
 
 
@@ -245,7 +244,7 @@ def build_explanation(
         return Drawing(copy, as_program(copy, fused), before, after, *sizes)
 
     def page(explanation: Explanation, max_ops: int) -> str:
-        from tstatic.static import explain_html  # the page and its drawings are loaded only for this
+        from tstatic.static.explain import html as explain_html  # the page and its drawings are loaded only for this
 
         return explain_html.page(explanation, max_ops)
 

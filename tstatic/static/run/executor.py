@@ -34,16 +34,11 @@ from tstatic.runtime.lod import FetchedLods, check_numpy
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.shards import shards
 from tstatic.shortage import out_of_memory
-from tstatic.static.any_size import for_any_size
 from tstatic.static.compile import Compilation, Key, compile_program, distribution
-from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes
-from tstatic.static.data_parallel import Replicas, joined_by, places_of
-from tstatic.static.dot import write_graphs
-from tstatic.static.from_dataset import FetchHandler, run_batches
-from tstatic.static.ledger import CompileRecord, PlansInUse
-from tstatic.static.plan_cache import Bound, CompileCache
-from tstatic.static.prepared_run import PreparedRun, returned, source_of
-from tstatic.static.request import (
+from tstatic.static.compile.any_size import for_any_size
+from tstatic.static.compile.ledger import CompileRecord, PlansInUse
+from tstatic.static.compile.plan_cache import Bound, CompileCache
+from tstatic.static.compile.request import (
     FeedReader,
     Signature,
     check_holders,
@@ -55,7 +50,12 @@ from tstatic.static.request import (
     signature_of,
     with_readers,
 )
-from tstatic.static.run_future import RunFuture
+from tstatic.static.explain.dot import write_graphs
+from tstatic.static.run.compiled_program import PLAIN, CompiledProgram, Settings, over_processes
+from tstatic.static.run.data_parallel import Replicas, joined_by, places_of
+from tstatic.static.run.from_dataset import FetchHandler, run_batches
+from tstatic.static.run.prepared_run import PreparedRun, returned, source_of
+from tstatic.static.run.run_future import RunFuture
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import as_asked, asked
 from tstatic.where import show, user_line

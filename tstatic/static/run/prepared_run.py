@@ -19,9 +19,9 @@ from tstatic.runtime.learning_rate import Rates, written
 from tstatic.runtime.lod import with_lod
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.shards import merged
-from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, settings_of
-from tstatic.static.data_parallel import OWN_PLACE, Replicas
-from tstatic.static.plan_cache import Bound
+from tstatic.static.compile.plan_cache import Bound
+from tstatic.static.run.compiled_program import PLAIN, CompiledProgram, Settings, settings_of
+from tstatic.static.run.data_parallel import OWN_PLACE, Replicas
 
 _recompiles = get_logger("recompiles")
 _fusion = get_logger("fusion")

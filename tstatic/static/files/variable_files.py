@@ -18,11 +18,11 @@ from tstatic.no_effect import no_effect
 from tstatic.runtime.assign import assign
 from tstatic.runtime.fetched import converting
 from tstatic.runtime.scope import global_scope
-from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static.executor import Executor
-from tstatic.static.inference import check_executor, load_model_bytes, load_model_files, normalize_program
-from tstatic.static.loading import file_name, read_values
-from tstatic.static.saving import EACH_WRITER, encode_save, path_of, persistables, program_of, values_of_variables
+from tstatic.static.files.inference import check_executor, load_model_bytes, load_model_files, normalize_program
+from tstatic.static.files.loading import file_name, read_values
+from tstatic.static.files.saving import EACH_WRITER, encode_save, path_of, persistables, program_of, values_of_variables
+from tstatic.static.run.compiled_program import CompiledProgram
+from tstatic.static.run.executor import Executor
 
 Array = np.ndarray[Any, Any]
 AnyProgram = Program | CompiledProgram | None

@@ -1,4 +1,12 @@
-"""Explains what every strategy property does for a program, and which ops were fused or not, and why."""
+"""Explains what every strategy property does for a program, and which ops were fused or not, and why.
+
+* ``inquiry``  what fusions did, what they cost, and what stopped the rest
+* ``property_status``  what each property does for a program
+* ``savings``, ``strict_cost``  the bytes that fusions save or would save, and what strict numerics cost
+* ``why``  why two operators are one kernel or not, and what would join them
+* ``html``  the page that shows it, with a style and scripts in files beside
+* ``dot``  a compiled program as a graph
+"""
 
 from __future__ import annotations
 
@@ -20,11 +28,11 @@ from tstatic.fusion.engine.choice import explained
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.static.amp.rewrite import Converted
-from tstatic.static.graph_parts import CopiedResult, GraphPart, OnHost, OutsideGraphs
-from tstatic.static.ledger import CompileRecord, PlansInUse, ledger_lines
-from tstatic.static.property_status import PropertyStatus, plain
-from tstatic.static.savings import Saving, members_as_data
-from tstatic.static.strict_cost import StrictCost
+from tstatic.static.compile.graph_parts import CopiedResult, GraphPart, OnHost, OutsideGraphs
+from tstatic.static.compile.ledger import CompileRecord, PlansInUse, ledger_lines
+from tstatic.static.explain.property_status import PropertyStatus, plain
+from tstatic.static.explain.savings import Saving, members_as_data
+from tstatic.static.explain.strict_cost import StrictCost
 from tstatic.target import DEFAULT_TARGET, Target
 from tstatic.where import Where, show
 

@@ -30,7 +30,7 @@ from tstatic.runtime.replica_threads import ReplicaThreads
 from tstatic.runtime.scope import LoDTensor, ReplicaScope, Scope
 from tstatic.shield import shield
 from tstatic.static.compile import Compilation
-from tstatic.static.plan_cache import Bound
+from tstatic.static.compile.plan_cache import Bound
 from tstatic.static.strategy import BuildStrategy
 
 OWN_PLACE = object()

@@ -17,7 +17,7 @@ from tstatic.ir.export import export
 from tstatic.ir.program import Variable
 from tstatic.no_effect import no_effect
 from tstatic.ops.control.py_func import py_func
-from tstatic.static.saving import path_of
+from tstatic.static.files.saving import path_of
 
 Array = np.ndarray[Any, Any]
 Targets = Mapping[str, Sequence[Variable]]

@@ -20,7 +20,7 @@ from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session
 from tstatic.shield import shield
 from tstatic.static.compile import Compilation, Family
-from tstatic.static.ledger import OWN, CompileRecord, Key, Ledger, PlansInUse
+from tstatic.static.compile.ledger import OWN, CompileRecord, Key, Ledger, PlansInUse
 
 _log = get_logger("recompiles")
 

@@ -17,10 +17,10 @@ from tstatic.locks import lock
 from tstatic.places import CPUPlace, CUDAPlace
 from tstatic.regular import names_there
 from tstatic.runtime.scope import LoDTensor, Scope, scope_guard
-from tstatic.static import variable_files
-from tstatic.static.executor import Executor
-from tstatic.static.inference import load_inference_model
-from tstatic.static.predictor_config import Config, DataType
+from tstatic.static.files import variable_files
+from tstatic.static.files.inference import load_inference_model
+from tstatic.static.files.predictor_config import Config, DataType
+from tstatic.static.run.executor import Executor
 
 Array = np.ndarray[Any, Any]
 

@@ -18,10 +18,8 @@ from tstatic.ir.program import Program, Variable
 from tstatic.logs import warn_once
 from tstatic.runtime.assign import assign
 from tstatic.runtime.scope import global_scope
-from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static.executor import Executor
-from tstatic.static.loading import read_values
-from tstatic.static.saving import (
+from tstatic.static.files.loading import read_values
+from tstatic.static.files.saving import (
     MODEL_SUFFIX,
     PARAMETERS_SUFFIX,
     VALUES_SUFFIX,
@@ -34,6 +32,8 @@ from tstatic.static.saving import (
     values_of_variables,
     with_suffix,
 )
+from tstatic.static.run.compiled_program import CompiledProgram
+from tstatic.static.run.executor import Executor
 from tstatic.where import show
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tstatic.fusion.engine import Rejection
-from tstatic.static.savings import members_as_data
+from tstatic.static.explain.savings import members_as_data
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from tstatic.ir.export import notes_signatures
 from tstatic.ir.program import Program
 from tstatic.logs import warn_once
 from tstatic.runtime.scope import Scope, global_scope
-from tstatic.static.compiled_program import CompiledProgram, settings_of
-from tstatic.static.data_parallel import places_of
-from tstatic.static.executor import Executor
+from tstatic.static.run.compiled_program import CompiledProgram, settings_of
+from tstatic.static.run.data_parallel import places_of
+from tstatic.static.run.executor import Executor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 

@@ -11,9 +11,9 @@ from tstatic.ir.program import Operator, Program
 from tstatic.ir.types import UNKNOWN
 from tstatic.runtime.scope import Scope
 from tstatic.static.compile import Compilation, compile_program
-from tstatic.static.ledger import Key
-from tstatic.static.plan_cache import Bound, CompileCache
-from tstatic.static.request import Signature, fed_state, metas_of
+from tstatic.static.compile.ledger import Key
+from tstatic.static.compile.plan_cache import Bound, CompileCache
+from tstatic.static.compile.request import Signature, fed_state, metas_of
 from tstatic.static.strategy import BuildStrategy
 
 

@@ -30,14 +30,14 @@ from tstatic.runtime.lod import open_rows
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.shards import shard_metas
 from tstatic.static.compile import compile_program, distribution
-from tstatic.static.data_parallel import OWN_PLACE, places_of
+from tstatic.static.compile.ledger import CompileRecord
+from tstatic.static.compile.request import fetch_names, planned_for
 from tstatic.static.explain import Explanation
-from tstatic.static.history import History
-from tstatic.static.inquiry import as_program, build_explanation
-from tstatic.static.ledger import CompileRecord
-from tstatic.static.max_batch import given_shapes, largest, with_batch
-from tstatic.static.property_status import PropertyStatus
-from tstatic.static.request import fetch_names, planned_for
+from tstatic.static.explain.inquiry import as_program, build_explanation
+from tstatic.static.explain.property_status import PropertyStatus
+from tstatic.static.run.data_parallel import OWN_PLACE, places_of
+from tstatic.static.run.history import History
+from tstatic.static.run.max_batch import given_shapes, largest, with_batch
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import Target
 

@@ -17,10 +17,10 @@ from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program
 from tstatic.passes.dce import dce
 from tstatic.runtime.scope import Scope, global_scope
-from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static.inference import normalize_program, source_of, variables_of
-from tstatic.static.onnx_model import model_of
-from tstatic.static.saving import path_of, persistables, values_of_variables, with_suffix
+from tstatic.static.files.inference import normalize_program, source_of, variables_of
+from tstatic.static.files.onnx_model import model_of
+from tstatic.static.files.saving import path_of, persistables, values_of_variables, with_suffix
+from tstatic.static.run.compiled_program import CompiledProgram
 from tstatic.where import show
 
 SUFFIX = ".onnx"

@@ -1,11 +1,14 @@
-"""BuildStrategy and ExecutionStrategy: every property with its default, its checks and its effect in this release."""
+"""BuildStrategy and ExecutionStrategy: every property with its default, its checks and its effect in this release.
+
+* ``property``  the record of a property, and the base class that validates, prints, compares and copies by them
+"""
 
 from __future__ import annotations
 
 import enum
 
 from tstatic.errors import StrategyValueError
-from tstatic.static.strategy_property import (
+from tstatic.static.strategy.property import (
     BOOL,
     OPTIONAL_BOOL,
     TEXT,

@@ -14,10 +14,10 @@ from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope, scope_guard
 from tstatic.static.amp.lists import AutoMixedPrecisionLists
 from tstatic.static.amp.rewrite import cast_model_to_fp16, cast_parameters_to_fp16
-from tstatic.static.executor import Executor
-from tstatic.static.inference import known_options, save_to_file, serialize_persistables, serialize_program
-from tstatic.static.predictor import loaded
-from tstatic.static.predictor_config import Config, PlaceType, PrecisionType
+from tstatic.static.files.inference import known_options, save_to_file, serialize_persistables, serialize_program
+from tstatic.static.files.predictor import loaded
+from tstatic.static.files.predictor_config import Config, PlaceType, PrecisionType
+from tstatic.static.run.executor import Executor
 
 _TYPES = {PrecisionType.Half: "float16", PrecisionType.Bfloat16: "bfloat16"}
 

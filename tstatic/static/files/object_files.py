@@ -17,8 +17,8 @@ from tstatic.ir.export import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.regular import names_there
 from tstatic.runtime.scope import LoDTensor, tensor_of
-from tstatic.static.loading import LAYER_NAMES, is_pickle
-from tstatic.static.saving import OPTIMIZER_SUFFIX, PARAMETERS_SUFFIX, for_paddle, with_suffix
+from tstatic.static.files.loading import LAYER_NAMES, is_pickle
+from tstatic.static.files.saving import OPTIMIZER_SUFFIX, PARAMETERS_SUFFIX, for_paddle, with_suffix
 
 Array = np.ndarray[Any, Any]
 

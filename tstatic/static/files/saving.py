@@ -25,8 +25,7 @@ from tstatic.runtime import random
 from tstatic.runtime.assign import assign
 from tstatic.runtime.interrupt import check_whole
 from tstatic.runtime.scope import LoDTensor, Scope, global_scope
-from tstatic.static.compiled_program import CompiledProgram, settings_of
-from tstatic.static.loading import (
+from tstatic.static.files.loading import (
     array_of,
     check_one_save,
     check_value,
@@ -37,6 +36,7 @@ from tstatic.static.loading import (
     origin_of_values,
     read_values,
 )
+from tstatic.static.run.compiled_program import CompiledProgram, settings_of
 from tstatic.where import show
 
 Array = np.ndarray[Any, Any]

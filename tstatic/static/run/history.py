@@ -15,8 +15,8 @@ from tstatic.runtime.kept import plan_bytes, session_bytes
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session
 from tstatic.static.compile import Compilation
-from tstatic.static.ledger import MOST_RECORDS, CompileRecord, Key, PlansInUse
-from tstatic.static.plan_cache import Bound
+from tstatic.static.compile.ledger import MOST_RECORDS, CompileRecord, Key, PlansInUse
+from tstatic.static.compile.plan_cache import Bound
 
 
 @dataclass(eq=False, slots=True)

@@ -14,7 +14,7 @@ from tstatic.devices import Device
 from tstatic.display import counted, size
 from tstatic.errors import ProgramError
 from tstatic.places import Place
-from tstatic.static.request import Signature
+from tstatic.static.compile.request import Signature
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import Target
 

@@ -1,4 +1,11 @@
-"""Compiles programs: strategy, feeds, fetches and scope become a Compilation."""
+"""Compiles programs: strategy, feeds, fetches and scope become a Compilation.
+
+* ``pipeline``  the passes and fusions that a program and a strategy require, in order: read this first
+* ``request``  the arguments of a run: feeds, fetches, state
+* ``plan_cache``, ``any_size``  keeps compilations; plans for feeds of any size, to which new sizes of a known program are bound
+* ``ledger``  what each compilation cost, and why it was needed
+* ``graph_parts``  what of a program a device launches as one, and what keeps it from being one
+"""
 
 from __future__ import annotations
 
@@ -29,9 +36,9 @@ from tstatic.runtime.arenas import Arenas
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session
-from tstatic.static import pipeline
-from tstatic.static.ledger import Key
-from tstatic.static.request import state_metas
+from tstatic.static.compile import pipeline
+from tstatic.static.compile.ledger import Key
+from tstatic.static.compile.request import state_metas
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import Target, as_asked
 

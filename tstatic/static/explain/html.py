@@ -13,7 +13,7 @@ from tstatic.display import size
 from tstatic.errors import ProgramError
 from tstatic.ir.program import Operator, Program
 from tstatic.static.explain import COPIED, Drawing, Explanation, Note
-from tstatic.static.savings import Saving
+from tstatic.static.explain.savings import Saving
 from tstatic.target import Target
 from tstatic.version import __version__
 from tstatic.viz.folding import Group, edges_of, fold, phase_of

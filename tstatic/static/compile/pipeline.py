@@ -33,7 +33,7 @@ from tstatic.passes.manager import Pass, PassRecord, run_passes
 from tstatic.passes.row_gradients import row_gradients
 from tstatic.passes.wide_halves import wide_halves
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
-from tstatic.static.graph_parts import outside_graphs
+from tstatic.static.compile.graph_parts import outside_graphs
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import Target
 from tstatic.where import show
