@@ -24,8 +24,8 @@ from tstatic.ir.respell import parameters_of
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper, check_activation, check_enabled
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, is_last, padding_of
-from tstatic.ops.conv.conv import output_attrs
+from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, is_last
+from tstatic.ops.conv.conv import output_attrs, window_attrs
 from tstatic.ops.conv.deformable_conv import deform
 from tstatic.ops.conv.output_sizes import cut_to, holds_variable, most_padding
 
@@ -146,15 +146,7 @@ def _conv(
     function = f"conv{rank}d" + "_transpose" * transposed
     count, groups = _channels(input, num_filters, groups, data_format, rank, function)
     given = None if transposed and filter_size is None else check_ints(filter_size, rank, "filter_size", function)
-    paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
-    attrs: dict[str, Any] = {
-        "strides": check_ints(stride, rank, "stride", function),
-        "paddings": paddings,
-        "padding_algorithm": algorithm,
-        "dilations": check_ints(dilation, rank, "dilation", function),
-        "groups": groups,
-        "data_format": data_format,
-    }
+    attrs = window_attrs(stride, padding, dilation, groups, data_format, rank, function)
     kernel = _kernel_for(function, input, output_size, attrs) if given is None else given
     check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)

@@ -333,16 +333,8 @@ def _build(
     check_variable(weight, "weight", function)
     check_choice(data_format, LAYOUTS_BY_RANK[rank], "data_format", function, error=ShapeError)
     last = is_last(data_format)
-    paddings, algorithm = padding_of(padding, rank, last, function)
-    strides = check_ints(stride, rank, "stride", function)
-    attrs = {
-        "strides": strides,
-        "paddings": paddings,
-        "padding_algorithm": algorithm,
-        "dilations": check_ints(dilation, rank, "dilation", function),
-        "groups": groups,
-        "data_format": data_format,
-    }
+    attrs = window_attrs(stride, padding, dilation, groups, data_format, rank, function)
+    strides = attrs["strides"]
     # As in Paddle, images alone have sizes that are known when the program runs.
     late = rank == 2 and holds_variable(output.get("output_size"))
     if late:
@@ -375,6 +367,25 @@ def _build(
         out = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": 3 if last else 1})
     result: Variable = sequence.emit("squeeze2", {"X": out}, {"axes": (axis,)})
     return result
+
+
+def window_attrs(
+    stride: Any, padding: Any, dilation: Any, groups: int, data_format: str, rank: int, function: str
+) -> dict[str, Any]:
+    """Returns the attributes of a convolution, or of a transposed one but for its output's size, from a function's arguments.
+
+    Raises:
+        ProgramTypeError, ShapeError: If one of them does not fit.
+    """
+    paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
+    return {
+        "strides": check_ints(stride, rank, "stride", function),
+        "paddings": paddings,
+        "padding_algorithm": algorithm,
+        "dilations": check_ints(dilation, rank, "dilation", function),
+        "groups": groups,
+        "data_format": data_format,
+    }
 
 
 def output_attrs(output_padding: Any, output_size: Any, rank: int, function: str) -> dict[str, tuple[int, ...]]:
