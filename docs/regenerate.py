@@ -19,6 +19,7 @@ import explanation_picture  # noqa: E402
 import gallery  # noqa: E402
 import plan_page  # noqa: E402 - the lines above make these importable for a script
 import speed_table  # noqa: E402
+import structure  # noqa: E402
 
 from tests.api import arguments, coverage, surface  # noqa: E402
 from tstatic import errors, flags, static, unsupported  # noqa: E402
@@ -321,6 +322,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "strategies.md": strategies_page,
     "speed.md": speed_table.speed_page,
     "pictures/explanation.svg": explanation_picture.picture,
+    "pictures/structure.svg": structure.picture,
+    "architecture.md": structure.page,
     "../README.md": speed_table.readme,
 }
 
