@@ -19,7 +19,7 @@ from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.ops.norm._norm import uses_running_statistics
+from tstatic.ops.base.norm import uses_running_statistics
 from tstatic.plan.plan import Plan
 from tstatic.runtime.scope import Scope
 from tstatic.static.compile import LoweredProgram, compile_program, pipeline

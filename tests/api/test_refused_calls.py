@@ -21,7 +21,7 @@ from tstatic import static, undo
 from tstatic.errors import IndexRangeError, ProgramError, ProgramTypeError, TstaticError
 from tstatic.ir import names
 from tstatic.ir.refusal import fits
-from tstatic.ops.shape import rearranging
+from tstatic.ops.functions import rearranging
 
 PARTS = 8
 EACH = int(os.environ.get("TSTATIC_REFUSED_CALLS", "0"))

@@ -298,7 +298,7 @@ def test_triangles_are_those_of_numpy(lower: bool) -> None:
 def test_memory_that_a_call_cannot_have_while_a_program_is_built_is_an_error_with_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tstatic.ops.shape.rearranging.free_main_memory", lambda: 2**80)
+    monkeypatch.setattr("tstatic.ops.functions.rearranging.free_main_memory", lambda: 2**80)
     with pytest.raises(paddle.errors.OutOfMemoryError, match=r"tril_indices\(row=1125899906842624") as caught:
         paddle.tril_indices(2**50, 1)
     assert caught.value.wanted_bytes == 2**53

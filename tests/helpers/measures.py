@@ -73,6 +73,39 @@ def import_circles(files: Trees) -> list[str]:
     return sorted({", ".join(n for n in inside if n in reached[m] and m in reached[n]) for m in inside})
 
 
+# ----------------------------------------------------------------------------------------------------- families of ops
+SHARED_FLOORS = ("base", "functions")
+"""Below the families, and above them."""
+
+
+def family_imports(files: Trees) -> list[str]:
+    """Imports of one family of ops by another; a contract keeps them without circles."""
+    return [
+        f"{module} imports {other}"
+        for module, others in imports(files).items()
+        for other in sorted(others)
+        if (own := _family(module)) and (there := _family(other)) and own != there
+    ]
+
+
+def private_imports(files: Trees) -> list[str]:
+    """Imports between rooms of ``ops`` of modules that are a family's own: their names begin with an underscore."""
+    return [
+        f"{module} imports {other}"
+        for module, others in imports(files).items()
+        for other in sorted(others)
+        if module.startswith("tstatic.ops.")
+        and other.startswith("tstatic.ops.")
+        and other.rpartition(".")[2].startswith("_")
+        if module.rpartition(".")[0] != other.rpartition(".")[0]
+    ]
+
+
+def _family(module: str) -> str:
+    parts = module.split(".")
+    return parts[2] if parts[:2] == ["tstatic", "ops"] and len(parts) > 3 and parts[2] not in SHARED_FLOORS else ""
+
+
 # ------------------------------------------------------------------------------------------------- probes of references
 # What only some kinds of references have.
 _PROBED = {"bind_arrays", "code", "fold", "function", "nodes", "powers", "scratch_metas"}
@@ -141,7 +174,7 @@ def op_tables(files: Trees, types: set[str]) -> list[str]:
     """
     found = []
     for file, tree in files.items():
-        own = file.startswith(FAMILIES) and not Path(file).name.startswith("_")
+        own = file.startswith(FAMILIES) and "/ops/base/" not in file and not Path(file).name.startswith("_")
         for owner, node in _owners(tree):
             if isinstance(node, ast.Dict):
                 keys, least = _texts(node.keys), 5 if own else 2
@@ -335,6 +368,8 @@ def imported_modules() -> int:
 MEASURES: Mapping[str, Callable[[], int | list[str]]] = {
     "circles of imports, lazy and type-only ones counted": lambda: import_circles(trees()),
     "files in circles of imports": lambda: [m for c in import_circles(trees()) for m in c.split(", ")],
+    "imports between families of ops": lambda: family_imports(trees()),
+    "imports of a family's private modules": lambda: private_imports(trees()),
     "probes of references": lambda: reference_probes(trees()),
     "tables of op types outside the files of ops": lambda: [
         t for t in op_tables(trees(), set(OPS)) if t not in NOT_OPS

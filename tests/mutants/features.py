@@ -75,7 +75,7 @@ RECURRENCE = (
            (C + "test_control_flow.py",), "swaps"),
     Mutant("ops/sequence/_recurrence.py", "Lstm.inside", "comparison", "np.abs(values) < limit", "np.abs(values) <= limit",
            (Q + "test_fluid.py",), "clipped"),
-    Mutant("ops/recurrent/static_rnn.py", "StaticRNN.step", "statement",
+    Mutant("ops/functions/static_rnn.py", "StaticRNN.step", "statement",
            "self._state, self._builder = ('before', StepBuilder(self._builder.helper))", "pass",
            (R + "test_static_rnn.py",), "written_again"),
     Mutant("ops/control/loop.py", "_run_loop_grad", "statement",

@@ -1287,7 +1287,7 @@ IMPORTS = (
         "running_statistics",
     ),
     Mutant(
-        "ops/norm/_norm.py",
+        "ops/base/norm.py",
         "running_factor",
         "operation",
         "count / (count - 1)",

@@ -14,7 +14,7 @@ from tstatic.ir.evaluate import allocate as scratch_arrays
 from tstatic.ir.evaluate import infer_outputs, metas_of
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.recording import Recording
-from tstatic.ops._call_ref import CallRef
+from tstatic.ops.base.call_ref import CallRef
 
 BOUND = [t for t in op_types(2) if not op_def(t).dynamic]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.ops.oracles import check_inplace, check_lower
 from tests.ops.sampler import op_types, samples
 from tstatic.ir.opdef import op_def
-from tstatic.ops import _torch_out
+from tstatic.ops.base import torch_out as _torch_out
 
 
 @pytest.mark.parametrize("type", op_types())

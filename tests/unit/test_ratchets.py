@@ -80,6 +80,22 @@ def test_circles_are_found_through_lazy_and_type_only_imports_and_through_others
     assert measures.import_circles(parsed(a="import tstatic.b", b="import os")) == []
 
 
+def test_imports_between_families_of_ops_are_found() -> None:
+    files = parsed(
+        ops__conv__a="from tstatic.ops.shape.b import x\nfrom tstatic.ops.conv._c import y\nfrom tstatic.ops.base.d import z",
+        ops__conv___c="",
+        ops__shape__b="from tstatic.ops.conv._c import y",
+        ops__base__d="",
+    )
+    assert measures.family_imports(files) == [
+        "tstatic.ops.conv.a imports tstatic.ops.shape.b",
+        "tstatic.ops.shape.b imports tstatic.ops.conv._c",
+    ]
+    assert measures.private_imports(files) == [
+        "tstatic.ops.shape.b imports tstatic.ops.conv._c",
+    ]
+
+
 @pytest.mark.parametrize(
     "probe",
     [

@@ -16,7 +16,7 @@ from tstatic.ir.opdef import OPS, OpDef
 from tstatic.ir.pointwise import PointwiseRef
 from tstatic.ir.ref import NO_REF, RESERVED, PlainRef, Ref, plain
 from tstatic.ir.types import Meta, float32
-from tstatic.ops._call_ref import CallRef
+from tstatic.ops.base.call_ref import CallRef
 from tstatic.ops.elementwise._broadcast import SummedRef
 
 

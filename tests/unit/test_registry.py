@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(copied: Path) -> None:
 
 OP = """
 from tstatic.ir.opdef import OpDef, export, register
-from tstatic.ops.elementwise._unary import unary
+from tstatic.ops.base.one_input import unary
 
 register(OpDef("twice", "X -> Out", pointwise={"Out": "x + x"}))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tstatic.ops.indexing._indexing import add_rows
+from tstatic.ops.base.indexing import add_rows
 
 # (indices, width, rows of the table): small, narrow, wide, rare and frequent indices, one index only.
 SIZES = [(5, 3, 4), (600, 8, 8), (5000, 1, 50), (5000, 2, 40000), (5000, 9, 40000), (3000, 20, 7), (700, 200, 3),

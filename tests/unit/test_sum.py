@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tstatic.ir.evaluate import allocate, meta_of
-from tstatic.ops.reduce._sum import dot_calls, dot_scratch, sum_calls, sum_scratch
+from tstatic.ops.base.sum import dot_calls, dot_scratch, sum_calls, sum_scratch
 
 Array = np.ndarray[Any, Any]
 SHAPES = [

@@ -18,7 +18,7 @@ from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import UNKNOWN, bool_, int64
 from tstatic.nn.layer.rnn_cells import swap_steps_and_batch
 from tstatic.no_effect import no_effect
-from tstatic.ops.control import _blocks
+from tstatic.ops.base import blocks as _blocks
 from tstatic.ops.control.loop import While
 from tstatic.ops.control.tensor_array import array_write, create_array, join_array
 

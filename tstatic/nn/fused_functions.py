@@ -18,7 +18,7 @@ from tstatic.ops.elementwise.scale import cast
 from tstatic.ops.elementwise.unary import cos as cosine
 from tstatic.ops.elementwise.unary import rsqrt
 from tstatic.ops.elementwise.unary import sin as sine
-from tstatic.ops.matmul.linear import linear
+from tstatic.ops.functions.linear import linear
 from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.norm.layer_norm import layer_norm
 from tstatic.ops.norm.softmax import softmax

@@ -24,8 +24,8 @@ from tstatic.nn.static_linear import fluid_fc
 from tstatic.nn.static_norm import batch_norm
 from tstatic.nn.static_sequence import sequence_conv
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.conv.pool_first_generation import pool2d
-from tstatic.ops.elementwise.gated import glu as gated
+from tstatic.ops.functions.gated import glu as gated
+from tstatic.ops.functions.pool_first_generation import pool2d
 from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.norm.softmax import softmax
 from tstatic.ops.random.dropout import fluid_dropout

@@ -24,7 +24,7 @@ from tstatic.ir.respell import parameters_of
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper, check_activation, check_enabled
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, is_last
+from tstatic.ops.base.sliding import LAYOUTS_BY_RANK, is_last
 from tstatic.ops.conv.conv import output_attrs, window_attrs
 from tstatic.ops.conv.deformable_conv import deform
 from tstatic.ops.conv.output_sizes import cut_to, holds_variable, most_padding

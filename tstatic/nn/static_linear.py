@@ -25,9 +25,9 @@ from tstatic.ir.respell import parameters_of
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import LayerHelper, ParamAttr, check_activation, check_enabled
 from tstatic.no_effect import no_effect
+from tstatic.ops.functions.linear import bilinear_product
 from tstatic.ops.indexing.embedding import DISTRIBUTED as TABLE
 from tstatic.ops.indexing.embedding import padding_row
-from tstatic.ops.matmul.linear import bilinear_product
 
 
 def _fc(

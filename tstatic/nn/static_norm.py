@@ -26,8 +26,8 @@ from tstatic.ir.types import DType, dtype_of
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr, activate, check_activation, check_enabled
 from tstatic.no_effect import IN_PLACE, no_effect
-from tstatic.ops.norm.affine_channel import affine
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.functions.affine_channel import affine
 from tstatic.ops.shape.creation import full
 
 

@@ -23,8 +23,8 @@ from tstatic.nn.initializer import Initializer
 from tstatic.nn.layer.rnn import run_layers
 from tstatic.nn.param import LayerHelper, check_enabled
 from tstatic.no_effect import no_effect
-from tstatic.ops.recurrent.gru_unit import gru_gates
-from tstatic.ops.recurrent.lstm_unit import lstm_gates
+from tstatic.ops.functions.gru_unit import gru_gates
+from tstatic.ops.functions.lstm_unit import lstm_gates
 
 
 # ------------------------------------------------------------------------------------------------------- single steps

@@ -1,16 +1,11 @@
 """One op definition per op, beside its public functions, in a package per family; a module is loaded when it is asked for.
 
-* ``elementwise``, ``reduce``, ``matmul``, ``linalg``, ``conv``, ``norm``  arithmetic
-* ``indexing``, ``shape``  reading, writing and moving elements
-* ``sequence``  sequences of different lengths in one value
-* ``random``, ``loss``, ``update``, ``control``  random numbers, losses and metrics, optimizer updates, branches and loops
-* ``recurrent``  LSTM, GRU and general recurrences
-* ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
-* ``composed``  op types of Paddle that are several ordinary ops here
-* ``_expressions``  functions of the expression language
-* ``_call_ref``, ``_low``, ``_torch_gradient``  makers of references and lowerings
-* ``_torch_out``, ``_host``  torch forms that write to given tensors, reasons why ops run on the host
-* ``_rows``, ``_gradients``  rows of matrices, gradient rules
+Three floors, each of which imports those below it:
+
+* ``functions``  functions made of other functions, which define no op
+* ``control``, ``elementwise``, ``shape``, ``indexing``, ``reduce``, ``matmul``, ``linalg``, ``conv``, ``norm``, ``random``,
+  ``loss``, ``sequence``, ``recurrent``, ``update``  families of ops, whose imports of each other have no circle
+* ``base``  what families share: makers of references and torch forms, rules of gradients, functions that emit ops
 """
 
-from tstatic.ops import _expressions  # noqa: F401 - expressions mean the same whichever ops are loaded
+from tstatic.ops.base import expressions as _expressions  # noqa: F401 - expressions mean the same whichever ops are loaded

@@ -58,7 +58,7 @@ class _Repeated:
 
 def _add_columns(matrix: Array, total: Array, buffer: Array) -> None:
     """``total += matrix.sum(0)``."""
-    # A product with ones is faster than `add.reduce` (ops/reduce/_sum.py has the numbers).
+    # A product with ones is faster than `add.reduce` (ops/base/sum.py has the numbers).
     np.matmul(ones(len(matrix), matrix.dtype), matrix, out=buffer)
     np.add(total, buffer, total)
 

@@ -18,7 +18,7 @@ from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.recording import Call
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots, plain
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops.indexing._indexing import torch_groups
+from tstatic.ops.base.indexing import torch_groups
 from tstatic.ops.update._slots import ROWS
 from tstatic.tuned._common import Array
 from tstatic.where import show

@@ -12,9 +12,9 @@ from tstatic.comm.collectives import CollectiveRef
 from tstatic.comm.group import Communicator, Gather, Sum
 from tstatic.ir.opdef import OpDef, op_def, register
 from tstatic.ir.ref import Attrs, Calls, Slots
-from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import is_last
-from tstatic.ops.norm._norm import running_factor
+from tstatic.ops.base.low import in_float32
+from tstatic.ops.base.norm import running_factor
+from tstatic.ops.base.sliding import is_last
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import batch_norm_inference
 

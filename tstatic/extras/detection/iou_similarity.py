@@ -12,7 +12,7 @@ from tstatic.ir.checks import check_same_dtype, check_type
 from tstatic.ir.opdef import Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.base.shapes import emit_one
 
 
 def _infer(x: Meta, y: Meta) -> Meta:

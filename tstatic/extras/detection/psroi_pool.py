@@ -24,8 +24,8 @@ from tstatic.ir.checks import check_int, check_size, check_static_dim
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops._host import READS_BOXES
-from tstatic.ops._torch_gradient import torch_gradient
+from tstatic.ops.base.host import READS_BOXES
+from tstatic.ops.base.torch_gradient import torch_gradient
 
 
 def _infer(

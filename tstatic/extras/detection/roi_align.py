@@ -23,8 +23,8 @@ from tstatic.ir.checks import check_int, check_type
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops._host import READS_BOXES
-from tstatic.ops._torch_gradient import torch_gradient
+from tstatic.ops.base.host import READS_BOXES
+from tstatic.ops.base.torch_gradient import torch_gradient
 from tstatic.ops.conv._reading import Reading, as_rows, store_rows, torch_read
 
 

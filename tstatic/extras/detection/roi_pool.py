@@ -23,7 +23,7 @@ from tstatic.ir.build import emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int64
-from tstatic.ops._host import READS_BOXES
+from tstatic.ops.base.host import READS_BOXES
 
 
 def _infer(

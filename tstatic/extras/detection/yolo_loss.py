@@ -26,7 +26,7 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int32
-from tstatic.ops._host import READS_BOXES
+from tstatic.ops.base.host import READS_BOXES
 
 _SMALL = 1e-6
 """A true box with a shorter side is left out."""

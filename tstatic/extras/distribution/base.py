@@ -15,10 +15,10 @@ from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import broadcast_shapes, float64, plain
-from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.base.mixed import cast_to
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise.unary import exp
 from tstatic.ops.reduce.reduction import sum
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import to_tensor, zeros_like
 from tstatic.ops.shape.expanding import expand
 

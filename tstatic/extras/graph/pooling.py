@@ -24,11 +24,11 @@ from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, exp
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from tstatic.ops.indexing.gather import gather
 from tstatic.ops.reduce.cumsum import cumsum
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import ones_like
 from tstatic.tuned._common import Array
 

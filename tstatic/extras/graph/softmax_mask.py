@@ -11,11 +11,11 @@ from tstatic.ir.checks import FLOATS, check_choice, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise.arithmetic import add
 from tstatic.ops.elementwise.scale import scale
 from tstatic.ops.norm.softmax import softmax
 from tstatic.ops.reduce.reduction import mean, sum
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import ones, ones_like
 from tstatic.ops.shape.diagonal import tril
 

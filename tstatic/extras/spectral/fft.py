@@ -16,7 +16,7 @@ from tstatic.ir.attrs import Attr, one_of
 from tstatic.ir.checks import check_axis, check_dtype
 from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
+from tstatic.ops.base.gradients import grad_is_forward_op, grad_is_op
 from tstatic.ops.elementwise.complex_numbers import COMPLEX, PARTS
 from tstatic.tuned._common import Array
 

@@ -16,10 +16,10 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.respell import parameters_of
 from tstatic.ir.types import UNKNOWN, dtype_of
-from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.base.mixed import cast_to
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise.arithmetic import floor_divide, subtract
 from tstatic.ops.elementwise.complex_numbers import COMPLEX, PARTS
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import to_tensor
 from tstatic.ops.shape.joining import concat
 from tstatic.ops.shape.sequence import shape as shape_of

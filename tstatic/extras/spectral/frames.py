@@ -13,8 +13,8 @@ from tstatic.ir.checks import ANY_RANK, check_choice, check_int, check_rank
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._low import in_float32
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.low import in_float32
 from tstatic.tuned._common import Array
 
 _AXES = "axis 0 (frames are [count, length, ...]) or -1 (frames are [..., length, count])"

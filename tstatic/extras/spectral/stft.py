@@ -13,9 +13,9 @@ from tstatic.ir.checks import check_choice, check_int, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise.arithmetic import divide, multiply
 from tstatic.ops.elementwise.complex_numbers import COMPLEX, PARTS
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import ones, ones_like
 from tstatic.ops.shape.expanding import expand
 from tstatic.ops.shape.pad import pad

@@ -24,7 +24,7 @@ from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32, int64
-from tstatic.ops.shape._shapes import Array
+from tstatic.ops.base.shapes import Array
 
 _FLOATS = ("float32", "float64")
 

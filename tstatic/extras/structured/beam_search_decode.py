@@ -15,9 +15,9 @@ from tstatic.ir.opdef import Attr, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
 from tstatic.no_effect import no_effect
+from tstatic.ops.base.shapes import Array
 from tstatic.ops.control.tensor_array import check_array
 from tstatic.ops.sequence._offsets import spans
-from tstatic.ops.shape._shapes import Array
 
 
 def _infer(ids: Meta, scores: Meta, lod: Sequence[Meta]) -> tuple[Meta, Meta, list[Meta], list[Meta]]:

@@ -25,7 +25,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, expor
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, float32, int64
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import spans
 
 SCHEMES = {"IOB": "BI", "IOE": "IE", "IOBES": "BIES", "plain": "-"}

@@ -10,7 +10,7 @@ from tstatic.extras.structured._sequences import Array, TimeMajor, starts_and_le
 from tstatic.extras.structured.linear_chain_crf import CASES, FLOATS, VALUES, check_crf, sequences
 from tstatic.ir.opdef import Case, Domain, Index, OpDef, register
 from tstatic.ir.types import Meta, int64
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.base.host import READS_LENGTHS
 
 
 def _infer(emission: Meta, transition: Meta, label: Meta | None, length: Meta | None, offsets: Meta | None) -> Meta:

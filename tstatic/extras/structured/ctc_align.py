@@ -14,8 +14,8 @@ from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.sequence._offsets import spans
-from tstatic.ops.shape._shapes import emit_one
 
 
 def _infer(x: Meta, length: Meta | None, offsets: Meta | None) -> tuple[Meta, Meta | None, Meta | None]:

@@ -17,9 +17,9 @@ from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, expor
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, float32, int64
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.sequence._offsets import OFFSETS
-from tstatic.ops.shape._shapes import emit_one
 
 
 def _infer(

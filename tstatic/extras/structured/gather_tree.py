@@ -11,7 +11,7 @@ from tstatic.ir.checks import INDICES, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import Case, Domain, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops.shape._shapes import Array, emit_one
+from tstatic.ops.base.shapes import Array, emit_one
 
 
 def _infer(ids: Meta, parents: Meta) -> Meta:

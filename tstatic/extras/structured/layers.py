@@ -8,7 +8,7 @@ from tstatic.ir.checks import check_choice
 from tstatic.ir.export import export
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.layers import Layer
-from tstatic.ops.loss._labels import REDUCTIONS
+from tstatic.ops.base.labels import REDUCTIONS
 
 
 @export("nn.CTCLoss")

@@ -21,7 +21,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, reg
 from tstatic.ir.paddle_form import respelled
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.base.host import READS_LENGTHS
 
 FLOATS = ("float32", "float64")
 TINY = 1e-280

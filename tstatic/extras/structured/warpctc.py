@@ -16,10 +16,10 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.logs import warn_once
-from tstatic.ops._host import READS_LENGTHS
-from tstatic.ops.loss._labels import REDUCTIONS, reduced
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.labels import REDUCTIONS, reduced
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.sequence._offsets import spans
-from tstatic.ops.shape._shapes import emit_one
 
 _FLOATS = ("float32", "float64")
 _NEVER = -1e30

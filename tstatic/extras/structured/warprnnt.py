@@ -22,9 +22,9 @@ from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, exp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.nn.layer.functional_layer import functional_layer
-from tstatic.ops._host import READS_LENGTHS
-from tstatic.ops.loss._labels import REDUCTIONS, reduced
-from tstatic.ops.shape._shapes import Array, emit_one
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.labels import REDUCTIONS, reduced
+from tstatic.ops.base.shapes import Array, emit_one
 
 _FLOATS = ("float32", "float64")
 _NEVER = -1e30

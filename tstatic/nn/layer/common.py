@@ -13,9 +13,9 @@ from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer, own_constructor
 from tstatic.nn.param import check_enabled
 from tstatic.no_effect import no_effect
-from tstatic.ops.conv.interpolate_functions import interpolate
+from tstatic.ops.functions.interpolate_functions import interpolate
+from tstatic.ops.functions.linear import bilinear, linear
 from tstatic.ops.indexing.embedding import padding_row
-from tstatic.ops.matmul.linear import bilinear, linear
 from tstatic.ops.shape.pad import pad
 from tstatic.ops.shape.reshape import flatten, unflatten
 

@@ -13,7 +13,7 @@ from tstatic.ir.program import Variable
 from tstatic.nn.layer.layers import Layer, own_constructor
 from tstatic.nn.param import check_enabled
 from tstatic.nn.static_conv import kaiming
-from tstatic.ops.conv._sliding import is_last, padding_of
+from tstatic.ops.base.sliding import is_last, padding_of
 from tstatic.ops.conv.conv import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from tstatic.ops.shape.pad import pad
 

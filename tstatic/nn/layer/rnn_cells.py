@@ -15,7 +15,7 @@ from tstatic.ir.types import UNKNOWN, dtype_of
 from tstatic.nn.initializer import Constant, Uniform
 from tstatic.nn.layer.layers import Layer, own_constructor
 from tstatic.nn.param import ParamAttr
-from tstatic.ops.control import _blocks
+from tstatic.ops.base import blocks as _blocks
 from tstatic.ops.recurrent.recurrent import StepBuilder
 
 

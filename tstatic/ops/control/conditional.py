@@ -18,8 +18,8 @@ from tstatic.ir.tensor_array import copied, zeros_like
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.logs import warn_user
 from tstatic.no_effect import no_effect
-from tstatic.ops._host import READS_CHOICE
-from tstatic.ops.control import _blocks
+from tstatic.ops.base import blocks as _blocks
+from tstatic.ops.base.host import READS_CHOICE
 from tstatic.undo import undone_on_error
 
 Arrays = Sequence[Any]

@@ -15,7 +15,7 @@ from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.tensor_array import KIND, add, copied, zeros_like
-from tstatic.ops.control import _blocks
+from tstatic.ops.base import blocks as _blocks
 from tstatic.undo import undone_on_error
 
 Arrays = Sequence[Any]

@@ -16,7 +16,7 @@ from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import EMPTY, Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of
-from tstatic.ops._gradients import zeros_for
+from tstatic.ops.base.gradients import zeros_for
 
 Array = np.ndarray[Any, Any]
 

@@ -16,10 +16,10 @@ from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, exp
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops._gradients import zeros_for
-from tstatic.ops.control import _blocks
+from tstatic.ops.base import blocks as _blocks
+from tstatic.ops.base.gradients import zeros_for
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.control.py_func import function_id, known_function
-from tstatic.ops.shape.creation import assign
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def static_pylayer(
         )
     inner = []
     for x in xs:
-        copy = assign(x)
+        copy = emit_one("assign", {"X": x})
         copy.stop_gradient = True
         inner.append(copy)
     found = forward_fn(*inner)

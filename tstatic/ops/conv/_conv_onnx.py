@@ -9,18 +9,9 @@ import numpy as np
 
 from tstatic.ir.onnx_graph import Graph, Value
 from tstatic.ir.types import UNKNOWN, int64
+from tstatic.ops.base.onnx_layout import back, first
+from tstatic.ops.base.sliding import Pairs, first_shape, per_axis
 from tstatic.ops.conv._convolution import Window
-from tstatic.ops.conv._sliding import Pairs, first_shape, is_last, per_axis
-
-
-def first(g: Graph, x: Value, layout: str) -> Value:
-    """Returns an image with its channels behind the batch."""
-    return g.transpose(x, (0, x.rank - 1, *range(1, x.rank - 1))) if is_last(layout) else x
-
-
-def back(g: Graph, y: Value, rank: int, layout: str) -> Value:
-    """Returns an image with its channels where the layout has them."""
-    return g.transpose(y, (0, *range(2, rank), 1)) if is_last(layout) else y
 
 
 def _check_same(g: Graph, x: Value, sizes: Sequence[int], attrs: Mapping[str, Any]) -> None:

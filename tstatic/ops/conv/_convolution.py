@@ -24,7 +24,7 @@ from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Cost, Tile
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import CONVOLUTIONS, along, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
-from tstatic.ops.conv._sliding import (
+from tstatic.ops.base.sliding import (
     ALGORITHMS,
     Pairs,
     as_metas,

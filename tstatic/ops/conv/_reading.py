@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ops.indexing._indexing import add_rows
+from tstatic.ops.base.indexing import add_rows
 
 Array = np.ndarray[Any, Any]
 

@@ -13,8 +13,19 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Ref, plain
 from tstatic.ir.respell import parameters_of
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.ops._gradients import bilinear_grad
-from tstatic.ops._low import in_float32
+from tstatic.ops.base.gradients import bilinear_grad
+from tstatic.ops.base.low import in_float32
+from tstatic.ops.base.sliding import (
+    LAYOUTS_BY_RANK,
+    first,
+    first_shape,
+    is_last,
+    on_images,
+    padding_of,
+    spatial,
+    torch_back,
+    torch_first,
+)
 from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._convolution import (
     FILTER_GRAD,
@@ -27,17 +38,6 @@ from tstatic.ops.conv._convolution import (
     infer_conv,
     infer_transposed,
     window_of,
-)
-from tstatic.ops.conv._sliding import (
-    LAYOUTS_BY_RANK,
-    first,
-    first_shape,
-    is_last,
-    on_images,
-    padding_of,
-    spatial,
-    torch_back,
-    torch_first,
 )
 from tstatic.ops.conv.output_sizes import cut_to, holds_variable, most_padding
 from tstatic.tuned._common import Array

@@ -22,10 +22,10 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops._host import NO_GRADIENT_CALL
-from tstatic.ops._torch_gradient import torch_gradient
+from tstatic.ops.base.host import NO_GRADIENT_CALL
+from tstatic.ops.base.sliding import not_negative, positive
+from tstatic.ops.base.torch_gradient import torch_gradient
 from tstatic.ops.conv._reading import Array, Reading, as_rows, store_rows, torch_read
-from tstatic.ops.conv._sliding import not_negative, positive
 
 FLOATS = ("float32", "float64")
 

@@ -25,9 +25,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, DType, Meta
 from tstatic.no_effect import LIBRARY
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._reading import Array, Reading, as_rows, store_rows
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.fill import has_variable
 from tstatic.ops.shape.number_of import number_of
 from tstatic.ops.shape.reshape import reshape, unsqueeze

@@ -18,9 +18,8 @@ from tstatic.ir.ref import plain
 from tstatic.ir.split import FILTERS, Split
 from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.conv import _conv_onnx as _onnx
-from tstatic.ops.conv._sliding import (
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.sliding import (
     assemble,
     channels,
     first,
@@ -31,6 +30,7 @@ from tstatic.ops.conv._sliding import (
     torch_back,
     torch_first,
 )
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.tuned._common import Array
 
 _SIZES = ("out_d", "out_h", "out_w")

@@ -15,9 +15,8 @@ from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, Meta, int32
-from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.conv import _conv_onnx as _onnx
-from tstatic.ops.conv._sliding import (
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.sliding import (
     ALGORITHMS,
     LAYOUTS_BY_RANK,
     Pairs,
@@ -40,6 +39,7 @@ from tstatic.ops.conv._sliding import (
     torch_back,
     torch_first,
 )
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.tuned._common import Array
 from tstatic.tuned.pool import (
     Axes,

@@ -15,11 +15,11 @@ from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.sliding import check_no_windows
 from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._convolution import Window
-from tstatic.ops.conv._sliding import check_no_windows
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
 

@@ -25,9 +25,8 @@ from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRang
 from tstatic.ir.program import Variable
 from tstatic.ir.respell import parameters_of
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops.conv import _conv_onnx as _onnx
-from tstatic.ops.conv._sliding import (
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.sliding import (
     LAYOUTS_BY_RANK,
     check_lengths,
     not_negative,
@@ -36,6 +35,7 @@ from tstatic.ops.conv._sliding import (
     positive,
     split_batch,
 )
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.tuned._common import Array
 
 

@@ -5,20 +5,13 @@
 * ``add_n``: Sums of several values of one shape: the `sum` op that gradient accumulation uses too.
 * ``arithmetic``: Arithmetic of two values that broadcast: add, sub, mul, div, min, max, pow, mod, floordiv, fmax,
   fmin, and lerp.
-* ``gated``: Activations that weight one half of a value by the other: `glu`.
-* ``kinds``: What a value is: questions about its dtype, and the limits of dtypes.
 * ``logic``: Comparisons, nearness, truth values and bits, tests for NaN and infinity, and choice by a condition.
 * ``maxout``: The maximum over groups of channels.
-* ``nan_to_num``: Numbers in the place of NaN and infinities.
-* ``operators``: Python's operators on Variables: which ops they build.
 * ``pairs``: Functions of two values that broadcast, beside arithmetic: heaviside, nextafter, gcd, lcm, hypot and others.
 * ``scale``: Copies, conversions, linear functions and limits of one value: assign, cast, scale, increment, clip.
 * ``special``: The gamma function and its derivatives, Bessel functions, and the inverse of erf.
 * ``unary``: Exponentials, logarithms, roots, powers, circular functions, rounding, absolute value, sign and erf.
 * ``_broadcast``: Ops of several inputs that broadcast: alignment by Paddle's `axis`, `infer`, and gradients summed
   back.
-* ``_mixed``: How operands of different dtypes, numbers and arrays meet in one dtype.
-* ``_unary``: What the ops of one input share: functions of the expression language, definitions, and the body of their
-  public functions.
 * ``_elementwise_onnx``: Their forms in ONNX.
 """

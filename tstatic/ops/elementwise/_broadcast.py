@@ -31,8 +31,8 @@ from tstatic.ir.pointwise import derive_gradient
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Slots
 from tstatic.ir.split import POINTWISE, tiles
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, bool_, broadcast_shapes, dtype_of, float64
-from tstatic.ops._call_ref import CallRef
-from tstatic.ops.reduce._sum import sum_calls, sum_scratch
+from tstatic.ops.base.call_ref import CallRef
+from tstatic.ops.base.sum import sum_calls, sum_scratch
 
 Align = Callable[..., list[Shape | None]]
 """``(shapes, attrs, like)``: maps the inputs' shapes to shapes of one rank that broadcast by numpy's rule."""

@@ -9,10 +9,10 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import Meta
-from tstatic.ops._call_ref import CallRef
-from tstatic.ops._low import torch_wide
-from tstatic.ops._torch_out import torch_function
-from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
+from tstatic.ops.base.call_ref import CallRef
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.one_input import infer_float, unary, unary_op
+from tstatic.ops.base.torch_out import torch_function
 from tstatic.tuned.special import gelu as gelu_kernel
 from tstatic.tuned.special import gelu_grad as gelu_grad_kernel
 from tstatic.tuned.special import special_scratch

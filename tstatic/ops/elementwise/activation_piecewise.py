@@ -14,11 +14,11 @@ from tstatic.ir.pointwise import torch_lowering
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
-from tstatic.ops._low import torch_wide
-from tstatic.ops._torch_out import filled, torch_function
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.one_input import infer_float, unary, unary_op
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.torch_out import filled, torch_function
 from tstatic.ops.elementwise._broadcast import align_last, reduced_gradient, same_dtype
-from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
-from tstatic.ops.shape._shapes import emit_one
 
 _KINK = ValueRange(avoid=(0.0,))
 

@@ -17,10 +17,10 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Slots
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import UNKNOWN, Meta, float32
-from tstatic.ops._low import torch_wide
-from tstatic.ops._torch_out import filled
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.shapes import emit_one, written
+from tstatic.ops.base.torch_out import filled
 from tstatic.ops.elementwise import _elementwise_onnx as _onnx
-from tstatic.ops.shape._shapes import emit_one, written
 
 
 def _infer(xs: Sequence[Meta]) -> Meta:

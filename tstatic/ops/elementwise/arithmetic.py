@@ -23,8 +23,10 @@ from tstatic.ir.opdef import (
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, broadcast_shapes
-from tstatic.ops._gradients import Emitter
-from tstatic.ops.elementwise import _unary  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
+from tstatic.ops.base import unary as _unary  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
+from tstatic.ops.base.gradients import Emitter
+from tstatic.ops.base.mixed import operands, unify, whole_quotient
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise._broadcast import (
     binary,
     binary_floats,
@@ -33,8 +35,6 @@ from tstatic.ops.elementwise._broadcast import (
     reduced_gradient,
     same_dtype,
 )
-from tstatic.ops.elementwise._mixed import operands, unify, whole_quotient
-from tstatic.ops.shape._shapes import emit_one
 
 # Paddle's own alignment: Y begins at ``axis`` of X, in either order, with trailing ones that are dropped.
 _AXES = tuple(

@@ -18,12 +18,12 @@ from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import Emitter, grad_is_op
+from tstatic.ops.base.gradients import Emitter, grad_is_op
+from tstatic.ops.base.mixed import operands
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise._broadcast import binary_floats
-from tstatic.ops.elementwise._mixed import operands
 from tstatic.ops.elementwise.arithmetic import multiply
 from tstatic.ops.elementwise.unary import cos, sin
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
 COMPLEX = ("complex64", "complex128")

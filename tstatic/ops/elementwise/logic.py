@@ -17,9 +17,12 @@ from tstatic.ir.ref import plain
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of
 from tstatic.no_effect import PLACE, no_effect
-from tstatic.ops._call_ref import CallRef
-from tstatic.ops._gradients import Emitter
-from tstatic.ops._low import torch_wide
+from tstatic.ops.base.call_ref import CallRef
+from tstatic.ops.base.gradients import Emitter
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.mixed import operands, unify
+from tstatic.ops.base.one_input import to_bool
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise import _elementwise_onnx as _onnx
 from tstatic.ops.elementwise._broadcast import (
     comparison,
@@ -30,10 +33,7 @@ from tstatic.ops.elementwise._broadcast import (
     write_nearness,
     write_truth_values,
 )
-from tstatic.ops.elementwise._mixed import operands, unify
-from tstatic.ops.elementwise._unary import to_bool
 from tstatic.ops.elementwise.arithmetic import binary_op
-from tstatic.ops.shape._shapes import emit_one
 
 _SYMBOLS = {
     "equal": "==", "not_equal": "!=", "less_than": "<", "less_equal": "<=", "greater_than": ">", "greater_equal": ">=",

@@ -15,10 +15,10 @@ from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import Meta, bool_, int64, normalize_axis
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.norm import OutputView
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise import _elementwise_onnx as _onnx
-from tstatic.ops.norm._norm import OutputView
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
 

@@ -13,13 +13,13 @@ from tstatic.ir.opdef import DERIVE, Case, Domain, OpDef, ValueRange, export, re
 from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32, float64
+from tstatic.ops.base.mixed import cast_to, operands, unify
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise._broadcast import binary, binary_floats, reduced_gradient, write_angle
-from tstatic.ops.elementwise._mixed import cast_to, operands, unify
 from tstatic.ops.elementwise.arithmetic import add, binary_op, broadcast_op, divide, maximum, multiply, subtract
 from tstatic.ops.elementwise.logic import equal, greater_than, where
 from tstatic.ops.elementwise.scale import scale
 from tstatic.ops.elementwise.unary import abs, exp, floor, log1p, log2, sqrt, square
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import zeros_like
 
 expr.define("gcd", np.gcd, None, whole=True)

@@ -15,12 +15,12 @@ from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, bool_, dtype_of
 from tstatic.no_effect import no_effect
-from tstatic.ops._gradients import grad_is_op
-from tstatic.ops._low import torch_wide
-from tstatic.ops._torch_out import filled
-from tstatic.ops.elementwise._unary import infer_number, unary_op
+from tstatic.ops.base.gradients import grad_is_op
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.one_input import infer_number, unary_op
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.torch_out import filled
 from tstatic.ops.elementwise.arithmetic import with_activation
-from tstatic.ops.shape._shapes import emit_one
 
 
 def _infer(x: Meta, out_dtype: DType) -> Meta:

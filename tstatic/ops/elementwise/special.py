@@ -13,10 +13,7 @@ from tstatic.ir.checks import check_int
 from tstatic.ir.opdef import Attr, OpSpec, ValueRange, export
 from tstatic.ir.paddle_form import LOWER, PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
-from tstatic.ops.elementwise._unary import float_unary, unary, unary_op
-from tstatic.ops.elementwise.scale import scale
-from tstatic.ops.reduce.reduction import sum
-from tstatic.ops.shape.joining import stack
+from tstatic.ops.base.one_input import float_unary, unary, unary_op
 from tstatic.tuned._common import Array
 
 
@@ -123,25 +120,6 @@ def polygamma(x: Variable, n: int, name: str | None = None) -> Variable:
         ShapeError: If ``n`` is negative.
     """
     return unary("polygamma", x, {"n": check_int(n, "n", "polygamma", least=0)}, name=name)
-
-
-@export("tensor.multigammaln", "Variable.multigammaln", inplace=True)
-def multigammaln(x: Variable, p: int, name: str | None = None) -> Variable:
-    """Returns the logarithm of the multivariate gamma function of dimension ``p`` at each element.
-
-    It is ``p (p - 1) / 4 log(pi)`` plus the sum of ``lgamma(x - j / 2)`` for ``j`` from 0 to ``p - 1``.
-
-    Args:
-        x: Floats above ``(p - 1) / 2``, of any shape.
-        p: At least 1.
-        name: Name of the layer.
-
-    Raises:
-        ShapeError: If ``p`` is less than 1.
-    """
-    count = check_int(p, "p", "multigammaln", least=1)
-    terms = [lgamma(scale(x, bias=-0.5 * j)) for j in range(count)]
-    return scale(sum(stack(terms), 0), bias=0.25 * count * (count - 1) * math.log(math.pi), name=name)
 
 
 @export("tensor.erfinv", "Variable.erfinv", op="erfinv", inplace=True)

@@ -10,11 +10,11 @@ from tstatic.ir.opdef import Attr, ValueRange, export
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32
-from tstatic.ops._low import torch_sign
-from tstatic.ops.elementwise._mixed import unify
-from tstatic.ops.elementwise._unary import float_unary, infer_number, unary, unary_op
+from tstatic.ops.base.low import torch_sign
+from tstatic.ops.base.mixed import unify
+from tstatic.ops.base.one_input import float_unary, infer_number, unary, unary_op
+from tstatic.ops.base.shapes import emit_one, written
 from tstatic.ops.elementwise.scale import check_whole, whole_part
-from tstatic.ops.shape._shapes import emit_one, written
 
 WHOLE_IN_FLOAT32 = PaddleForm(wide=float32)
 _INTS = ("int64", "int32")

@@ -23,11 +23,11 @@ from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, Index, OpD
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
-from tstatic.ops._gradients import grad_is_forward_op, grad_is_linear_op
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.gradients import grad_is_forward_op, grad_is_linear_op
+from tstatic.ops.base.indexing import add_flat, positions, stays, torch_last, torch_stays
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import ANY, Array, emit_one
 from tstatic.ops.indexing import _indexing_onnx as _onnx
-from tstatic.ops.indexing._indexing import add_flat, positions, stays, torch_last, torch_stays
-from tstatic.ops.shape._shapes import ANY, Array, emit_one
 from tstatic.ops.shape.expanding import broadcast_tensors, expand, expand_as
 
 

@@ -14,12 +14,12 @@ from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32, int64
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops._torch_out import filled
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.indexing import add_rows, torch_groups
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.torch_out import filled
 from tstatic.ops.indexing import _indexing_onnx as _onnx
-from tstatic.ops.indexing._indexing import add_rows, torch_groups
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
 SPARSE = Attr.idle(False, "values and gradients are the same; optimizers with lazy_mode read it")

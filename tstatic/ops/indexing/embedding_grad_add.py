@@ -10,8 +10,8 @@ from tstatic.ir.checks import FLOATS, INTEGERS, check_dtype, check_has_shape, ch
 from tstatic.ir.opdef import Attr, Case, Cost, Domain, Index, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
-from tstatic.ops._low import torch_wide, up
-from tstatic.ops.indexing._indexing import add_rows, torch_groups
+from tstatic.ops.base.indexing import add_rows, torch_groups
+from tstatic.ops.base.low import torch_wide, up
 from tstatic.tuned._common import Array
 
 

@@ -15,11 +15,8 @@ from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, WHOLE, Split
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.no_effect import no_effect
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops._torch_out import filled
-from tstatic.ops.indexing import _indexing_onnx as _onnx
-from tstatic.ops.indexing._indexing import (
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.indexing import (
     add_nd,
     add_rows,
     check_coordinates,
@@ -29,7 +26,10 @@ from tstatic.ops.indexing._indexing import (
     take_nd,
     torch_add,
 )
-from tstatic.ops.shape._shapes import ANY, Array, emit_one
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import ANY, Array, emit_one
+from tstatic.ops.base.torch_out import filled
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.shape.when_run import by_axis
 
 

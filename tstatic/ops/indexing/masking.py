@@ -12,9 +12,9 @@ from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
-from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.shapes import ANY, Array, emit_one, spread_axes
 from tstatic.ops.indexing import _indexing_onnx as _onnx
-from tstatic.ops.shape._shapes import ANY, Array, emit_one, spread_axes
 
 
 # ------------------------------------------------------------------------------------------------------- masked_select

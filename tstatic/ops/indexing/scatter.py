@@ -19,10 +19,8 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, Index, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
-from tstatic.ops._gradients import grad_is_linear_op
-from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.indexing import _indexing_onnx as _onnx
-from tstatic.ops.indexing._indexing import (
+from tstatic.ops.base.gradients import grad_is_linear_op
+from tstatic.ops.base.indexing import (
     add_nd,
     add_rows,
     check_coordinates,
@@ -31,7 +29,9 @@ from tstatic.ops.indexing._indexing import (
     torch_last,
     torch_stays,
 )
-from tstatic.ops.shape._shapes import Array, as_list, emit_one
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import Array, as_list, emit_one
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.shape.fill import filled, has_variable
 
 

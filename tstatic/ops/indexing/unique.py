@@ -14,8 +14,8 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, OpSpec, ValueRange, expo
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
+from tstatic.ops.base.shapes import Array, emit_one
 from tstatic.ops.indexing import _indexing_onnx as _onnx
-from tstatic.ops.shape._shapes import Array, emit_one
 
 
 def _axis(axis: Sequence[int], rank: int) -> int | None:

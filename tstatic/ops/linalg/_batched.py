@@ -12,7 +12,7 @@ from tstatic.ir.checks import ANY_RANK, check_dtype, check_rank
 from tstatic.ir.opdef import NO_ATTRS, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._host import NO_GRADIENT_CALL
+from tstatic.ops.base.host import NO_GRADIENT_CALL
 from tstatic.tuned._common import Array
 
 FLOATS = ("float32", "float64")

@@ -14,6 +14,7 @@ from tstatic.ir.paddle_form import respelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.no_effect import no_effect
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise.arithmetic import divide, multiply, subtract
 from tstatic.ops.elementwise.logic import where
 from tstatic.ops.elementwise.scale import cast, scale
@@ -23,7 +24,6 @@ from tstatic.ops.linalg.solve import inv
 from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.reduce.extrema import amax, amin
 from tstatic.ops.reduce.reduction import mean, sum
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import full_like, zeros_like
 from tstatic.ops.shape.diagonal import diag_embed, diagonal, eye, tril, triu
 from tstatic.ops.shape.reshape import reshape, unsqueeze

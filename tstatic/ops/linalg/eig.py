@@ -11,7 +11,7 @@ from tstatic.ir.checks import check_dtype
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops._host import NO_GRADIENT_CALL
+from tstatic.ops.base.host import NO_GRADIENT_CALL
 from tstatic.ops.elementwise.complex_numbers import COMPLEX
 from tstatic.ops.linalg._batched import CONVERGED, FLOATS, check_matrices, stored, t
 from tstatic.tuned._common import Array

@@ -11,9 +11,9 @@ from tstatic.ir.checks import check_int, check_not_empty
 from tstatic.ir.opdef import Case, export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, broadcast_shapes
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.linalg._batched import SINGULAR, check_matrices, matrix_op, t
 from tstatic.ops.matmul.matmul import matmul
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.diagonal import eye
 from tstatic.ops.shape.expanding import expand_as
 from tstatic.tuned._common import Array

@@ -4,15 +4,10 @@
   `hinge_loss`.
 * ``classification_loss``: Losses on class numbers: `cross_entropy` of scores, `nll_loss`, and `label_smooth`.
 * ``cross_entropy``: The 1.x losses on probabilities, `cross_entropy` and `cross_entropy2`.
-* ``embedding_loss``: Losses on distances between vectors: triplets, cosines, pairs; and the distance itself.
 * ``hierarchical_sigmoid``: A class as the leaf of a binary tree, and the logistic losses along the path to it.
-* ``likelihood_loss``: Negative log-likelihoods of Poisson and normal distributions.
-* ``margin_loss``: Losses on scores and signs or class numbers that ask for a margin.
 * ``metric``: Accuracy, and the area under the ROC or precision-recall curve.
 * ``regression_loss``: Losses on distances and on the order of scores: `huber_loss`, `kldiv_loss`, `rank_loss`,
   `margin_rank_loss`, and compositions.
 * ``softmax_with_cross_entropy``: `softmax_with_cross_entropy`: softmax and its cross entropy in one op.
-* ``_labels``: What the losses on class numbers share: checks of labels, and the negative logarithm of picked
-  probabilities.
 * ``_loss_onnx``: Their forms in ONNX.
 """

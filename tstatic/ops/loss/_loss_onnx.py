@@ -6,7 +6,7 @@ from typing import Any
 
 from tstatic.ir.onnx_graph import Graph, Value
 from tstatic.ir.types import bool_, float32, int64
-from tstatic.ops.loss._labels import floor_of
+from tstatic.ops.base.labels import floor_of
 
 
 def picked(g: Graph, logs: Value, label: Value, axis: int, ignore_index: int, rank: int) -> Value:

@@ -16,14 +16,14 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of, numel
-from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._low import torch_wide
-from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.base import labels
+from tstatic.ops.base.call_ref import CallRef, float_scratch
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.one_input import infer_float
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise.scale import detach
-from tstatic.ops.loss import _labels as labels
 from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.loss.softmax_with_cross_entropy import softmax_entropy
-from tstatic.ops.shape._shapes import emit_one
 
 
 def _infer(x: Meta, label: Meta, weight: Meta | None, reduction: str) -> tuple[Meta, Meta]:

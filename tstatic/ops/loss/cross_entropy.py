@@ -10,13 +10,13 @@ from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpS
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, Shape
-from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._low import torch_wide
-from tstatic.ops._rows import by_rows, rows_scratch_metas, vector
-from tstatic.ops.elementwise._unary import infer_float
-from tstatic.ops.loss import _labels as labels
+from tstatic.ops.base import labels
+from tstatic.ops.base.call_ref import CallRef, float_scratch
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.one_input import infer_float
+from tstatic.ops.base.rows import by_rows, rows_scratch_metas, vector
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.loss import _loss_onnx as _onnx
-from tstatic.ops.shape._shapes import emit_one
 
 PROBABILITIES = ValueRange(0.25, 1.0)
 

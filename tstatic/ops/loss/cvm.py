@@ -12,7 +12,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, re
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.base.shapes import emit_one
 
 Array = np.ndarray[Any, Any]
 FLOATS = ("float32", "float64")

@@ -25,9 +25,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.no_effect import no_effect
-from tstatic.ops._host import READS_PATHS
-from tstatic.ops.indexing._indexing import add_rows
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.base.host import READS_PATHS
+from tstatic.ops.base.indexing import add_rows
+from tstatic.ops.base.shapes import emit_one
 from tstatic.tuned._common import Array
 
 FLOATS = ("float32", "float64")

@@ -12,7 +12,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, expor
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32, int32
-from tstatic.ops._host import READS_LABELS
+from tstatic.ops.base.host import READS_LABELS
 
 Array = np.ndarray[Any, Any]
 

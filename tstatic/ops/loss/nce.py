@@ -10,7 +10,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, register
 from tstatic.ir.types import UNKNOWN, Meta, int64
-from tstatic.ops.indexing._indexing import add_rows
+from tstatic.ops.base.indexing import add_rows
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 

@@ -16,13 +16,13 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, bool_
-from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._low import torch_wide
-from tstatic.ops.loss import _labels as labels
+from tstatic.ops.base import labels
+from tstatic.ops.base.call_ref import CallRef, float_scratch
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.sum import sum_calls, sum_scratch
 from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.loss.binary_loss import SAME, alike
-from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape._shapes import emit_one
 
 
 # ---------------------------------------------------------------------------------------------------------- huber_loss

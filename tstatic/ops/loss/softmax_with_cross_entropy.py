@@ -16,11 +16,11 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.split import FREE, ROWS, Split
 from tstatic.ir.types import Meta
-from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._low import torch_wide
-from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, vector
-from tstatic.ops.elementwise._unary import infer_float
-from tstatic.ops.loss import _labels as labels
+from tstatic.ops.base import labels
+from tstatic.ops.base.call_ref import CallRef, float_scratch
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.one_input import infer_float
+from tstatic.ops.base.rows import by_rows, row_axis, rows_scratch_metas, vector
 from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.tuned import softmax as kernels
 

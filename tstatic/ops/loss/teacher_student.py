@@ -8,8 +8,8 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_number
 from tstatic.ir.opdef import DERIVE, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.loss.binary_loss import alike, logit_entropy
-from tstatic.ops.shape._shapes import emit_one
 
 _SOFTPLUS = "(maximum(x, 0.0) + log1p(exp(-abs(x))))"
 _CLICK = "where(label < -1.0, 0.0, where(label < 0.0, 1.0, where(label < 1.0, 0.0, 1.0)))"

@@ -15,9 +15,9 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import PRODUCTS, equal, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
-from tstatic.ops._call_ref import float_scratch
-from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape._shapes import spread_axes, view_of
+from tstatic.ops.base.call_ref import float_scratch
+from tstatic.ops.base.shapes import spread_axes, view_of
+from tstatic.ops.base.sum import sum_calls, sum_scratch
 
 NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
 

@@ -16,10 +16,12 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
-from tstatic.ops._call_ref import CallRef
-from tstatic.ops._gradients import bilinear_grad
-from tstatic.ops._low import torch_wide
-from tstatic.ops._torch_out import both, filled, product
+from tstatic.ops.base.call_ref import CallRef
+from tstatic.ops.base.gradients import bilinear_grad
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.shapes import emit_one, view_of
+from tstatic.ops.base.sum import dot_calls, dot_scratch
+from tstatic.ops.base.torch_out import both, filled, product
 from tstatic.ops.matmul import _matmul_onnx as _onnx
 from tstatic.ops.matmul._product import (
     SplitAxis,
@@ -36,8 +38,6 @@ from tstatic.ops.matmul._product import (
     swap,
     tile_count,
 )
-from tstatic.ops.reduce._sum import dot_calls, dot_scratch
-from tstatic.ops.shape._shapes import emit_one, view_of
 
 ULPS = 16.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.ops._low import torch_wide
-from tstatic.ops.conv._sliding import is_last
-from tstatic.ops.norm._norm import running_factor, uses_running_statistics
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.norm import running_factor, uses_running_statistics
+from tstatic.ops.base.sliding import is_last
 
 
 def lower_batch_norm(

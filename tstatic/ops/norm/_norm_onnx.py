@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.ir.onnx_graph import Graph, Value
 from tstatic.ir.types import UNKNOWN, numel
-from tstatic.ops.conv._conv_onnx import back, first
+from tstatic.ops.base.onnx_layout import back, first
 
 
 def softmax(op: str, g: Graph, x: Value, axis: int) -> Value:

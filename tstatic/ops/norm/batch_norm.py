@@ -18,11 +18,11 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import CHANNELS, WHOLE, tiles
 from tstatic.ir.types import Meta
-from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import as_metas, channels, is_last, layout_attr
+from tstatic.ops.base.low import in_float32
+from tstatic.ops.base.norm import OutputView, check_parameters, running_factor, uses_running_statistics
+from tstatic.ops.base.sliding import as_metas, channels, is_last, layout_attr
 from tstatic.ops.norm import _norm_onnx as _onnx
 from tstatic.ops.norm._batch_norm_lower import lower_batch_norm, lower_batch_norm_grad
-from tstatic.ops.norm._norm import OutputView, check_parameters, running_factor, uses_running_statistics
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import batch_norm as normalize
 from tstatic.tuned.norm import batch_norm_grad, batch_norm_inference, batch_norm_scratch

@@ -17,8 +17,10 @@ from tstatic.ir.ref import Ref, plain
 from tstatic.ir.split import BATCHES, PARTIAL_SUM, WHOLE, Split
 from tstatic.ir.types import Meta, numel
 from tstatic.no_effect import no_effect
-from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.conv._sliding import (
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.norm import OutputView, check_parameters
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.sliding import (
     as_metas,
     channels,
     first,
@@ -29,9 +31,7 @@ from tstatic.ops.conv._sliding import (
     torch_first,
 )
 from tstatic.ops.norm import _norm_onnx as _onnx
-from tstatic.ops.norm._norm import OutputView, check_parameters
 from tstatic.ops.norm.batch_norm import channel_layout
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array, ones
 from tstatic.tuned.norm import layer_norm, layer_norm_scratch
 

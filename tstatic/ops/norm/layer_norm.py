@@ -15,11 +15,11 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import BATCHES, PARTIAL_SUM, WHOLE, Split
 from tstatic.ir.types import UNKNOWN, Meta, numel
-from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.conv._sliding import as_metas
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.norm import OutputView, check_parameters
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.sliding import as_metas
 from tstatic.ops.norm import _norm_onnx as _onnx
-from tstatic.ops.norm._norm import OutputView, check_parameters
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import layer_norm as normalize
 from tstatic.tuned.norm import layer_norm_grad, layer_norm_scratch

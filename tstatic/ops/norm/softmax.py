@@ -13,11 +13,11 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.split import FREE, ROWS, Split
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops._call_ref import CallRef
-from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas
-from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.base.call_ref import CallRef
+from tstatic.ops.base.one_input import infer_float
+from tstatic.ops.base.rows import by_rows, row_axis, rows_scratch_metas
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.norm import _norm_onnx as _onnx
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import softmax as kernels
 
 

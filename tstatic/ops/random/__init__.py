@@ -7,7 +7,6 @@
 * ``drawn_like``: Random numbers shaped like a value: Paddle's in-place draws, and Poisson counts.
 * ``gamma``: Draws of gamma distributions, which beta and Dirichlet distributions are made of.
 * ``integers``: Random whole numbers and permutations.
-* ``noisy_activation``: Activations that draw random numbers: `gumbel_softmax`, `alpha_dropout`, `rrelu`.
 * ``sampling``: Draws from given probabilities: coin flips and categories.
 * ``_random``: What the op definitions of random ops share: checks, tiles, and test shapes.
 """

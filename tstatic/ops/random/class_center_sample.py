@@ -13,7 +13,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, regi
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.no_effect import no_effect
-from tstatic.ops.shape._shapes import Array
+from tstatic.ops.base.shapes import Array
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 

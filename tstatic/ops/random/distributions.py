@@ -19,8 +19,8 @@ from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, float64
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.random._random import DRAWN, DRAWN_LIKE, SHAPE, SHAPES, in_order, to_dtype
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.fill import batch_shape, batch_sizes, filled, has_variable, known_shape
 from tstatic.ops.shape.number_of import number_of
 from tstatic.tuned import draw

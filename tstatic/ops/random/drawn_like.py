@@ -12,10 +12,10 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_int
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise.scale import cast, scale
 from tstatic.ops.elementwise.unary import floor, log, tan
 from tstatic.ops.random._random import DRAWN
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 

@@ -17,9 +17,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import pick
 from tstatic.ir.split import ELEMENTS, FIRST, WHOLE, Split
 from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
-from tstatic.ops._gradients import grad_is_op
+from tstatic.ops.base.gradients import grad_is_op
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.random.dropout_when_run import dropout_when_run
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
 from tstatic.tuned.philox import CHUNK, WORD, buffers_of_thread, philox_key, torch_bits, torch_halves
 

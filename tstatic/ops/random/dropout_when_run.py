@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tstatic.ir.program import Variable
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.elementwise.logic import where
 from tstatic.ops.random.distributions import rand
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.number_of import number_of
 
 _LEAST = 2.0**-24

@@ -11,8 +11,8 @@ from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.random._random import DRAWN
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
 from tstatic.tuned._common import Array
 from tstatic.tuned.philox import philox_key

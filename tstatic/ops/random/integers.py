@@ -14,9 +14,9 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64, wrap
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.random._random import DRAWN, SHAPE, SHAPES, to_dtype
 from tstatic.ops.random.distributions import uniform
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.fill import has_variable, known_shape
 from tstatic.ops.shape.number_of import number_of
 from tstatic.tuned import draw

@@ -15,7 +15,7 @@ from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.base.shapes import emit_one
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 

@@ -15,8 +15,8 @@ from tstatic.ir.indices import Index
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32, int64
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.random._random import DRAWN, in_order, to_dtype
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 

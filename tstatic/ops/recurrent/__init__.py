@@ -2,8 +2,6 @@
 
 * ``recurrence``: `lstm_sequence`, `gru_sequence` and `simple_rnn_sequence`, one layer and direction over all steps.
 * ``rnn``: `rnn`, all layers and directions in one op, as Paddle 2 saves them.
-* ``gru_unit``, ``lstm_unit``: One step of the 1.x cells.
 * ``recurrent``: The `recurrent` op, whose body is one step, and the builder of such bodies.
-* ``static_rnn``, ``dynamic_rnn``: StaticRNN, and DynamicRNN over sequences with a LoD.
 * ``_recurrent_onnx``: Their forms in ONNX.
 """

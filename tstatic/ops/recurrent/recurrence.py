@@ -12,9 +12,9 @@ from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.ref import plain
 from tstatic.ir.split import RECURRENCES, tiles
 from tstatic.ir.types import Meta
-from tstatic.ops._host import NO_GRADIENT_CALL, READS_LENGTHS
-from tstatic.ops._low import in_float32, torch_wide_on_host
-from tstatic.ops.conv._sliding import as_metas
+from tstatic.ops.base.host import NO_GRADIENT_CALL, READS_LENGTHS
+from tstatic.ops.base.low import in_float32, torch_wide_on_host
+from tstatic.ops.base.sliding import as_metas
 from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent import GRU, LSTM, SIMPLE, Recurrence, backward, backward_scratch, forward, forward_scratch

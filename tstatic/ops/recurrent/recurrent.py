@@ -13,7 +13,7 @@ from tstatic.ir.build import LayerNamer, append_op
 from tstatic.ir.opdef import Attr, GradOp, OpDef, register
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops.control import _blocks
+from tstatic.ops.base import blocks as _blocks
 from tstatic.undo import undone_on_error
 
 Arrays = Sequence[Any]

@@ -14,7 +14,7 @@ from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, op_def, register
 from tstatic.ir.paddle_form import respelled
 from tstatic.ir.types import Meta
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 
 _MODES = {

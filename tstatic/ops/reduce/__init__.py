@@ -9,7 +9,5 @@
 * ``statistics``: Counts and order statistics along axes: median, quantile, mode, histograms, and sorted search.
 * ``vector_norm``: Norms, variance, and values divided by their norm or clipped by it.
 * ``_reduce``: What the reductions share: axes, shapes, views, tiles, and the bodies of their functions.
-* ``_sum``: Sums over any axes as products with ones: faster than `add.reduce` and, in blocks, as accurate as
-  pairwise summation.
 * ``_reduce_onnx``: Their forms in ONNX.
 """

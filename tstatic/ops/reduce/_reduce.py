@@ -14,8 +14,8 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls, keywords
 from tstatic.ir.split import SUMS, equal, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
-from tstatic.ops._call_ref import CallRef
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.base.call_ref import CallRef
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.shape.when_run import by_axis
 
 REDUCE_ATTRS = {

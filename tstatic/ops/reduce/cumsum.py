@@ -11,10 +11,10 @@ from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpS
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
-from tstatic.ops._gradients import passed
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.gradients import passed
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import Array, emit_one
 from tstatic.ops.reduce import _reduce_onnx as _onnx
-from tstatic.ops.shape._shapes import Array, emit_one
 from tstatic.ops.shape.reshape import reshape_to
 from tstatic.ops.shape.when_run import by_axis
 

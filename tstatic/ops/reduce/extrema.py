@@ -14,9 +14,11 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.types import Meta, bool_, int64
-from tstatic.ops._call_ref import float_scratch
-from tstatic.ops._low import torch_wide
-from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.base.call_ref import float_scratch
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.one_input import infer_float
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.sum import sum_calls, sum_scratch
 from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
     CASES,
@@ -29,8 +31,6 @@ from tstatic.ops.reduce._reduce import (
     reduced_shape,
     spread,
 )
-from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape._shapes import emit_one
 
 _BY_DIM = Over()
 _BY_AXIS = Over("axis", "keepdim")

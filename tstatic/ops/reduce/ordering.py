@@ -18,9 +18,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
-from tstatic.ops._gradients import passed
+from tstatic.ops.base.gradients import passed
+from tstatic.ops.base.shapes import Array, emit_one
 from tstatic.ops.reduce import _reduce_onnx as _onnx
-from tstatic.ops.shape._shapes import Array, emit_one
 from tstatic.ops.shape.when_run import by_axis
 
 # Rows longer than this are first narrowed down when only few of their elements are asked for.

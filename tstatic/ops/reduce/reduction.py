@@ -15,9 +15,11 @@ from tstatic.ir.pointwise import Rows, trailing
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import DType, Meta, bool_, dtype_of, float32, float64, int32, int64
-from tstatic.ops._call_ref import float_scratch
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._low import torch_wide
+from tstatic.ops.base.call_ref import float_scratch
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.low import torch_wide
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.sum import sum_calls, sum_scratch
 from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
     CASES,
@@ -31,8 +33,6 @@ from tstatic.ops.reduce._reduce import (
     reduced_shape,
     spread,
 )
-from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape._shapes import emit_one
 
 Attrs = Mapping[str, Any]
 _BY_DIM = Over()

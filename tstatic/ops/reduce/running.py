@@ -12,16 +12,16 @@ from tstatic.ir.checks import FLOATS, INDICES, check_axis, check_dtype, check_in
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of, int64, normalize_axis
-from tstatic.ops._gradients import Emitter
-from tstatic.ops._low import in_float32
+from tstatic.ops.base.gradients import Emitter
+from tstatic.ops.base.indexing import add_flat, positions
+from tstatic.ops.base.low import in_float32
+from tstatic.ops.base.shapes import Array, emit_one
 from tstatic.ops.elementwise.arithmetic import add, multiply, subtract
 from tstatic.ops.elementwise.logic import logical_xor
 from tstatic.ops.elementwise.scale import cast, scale
-from tstatic.ops.indexing._indexing import add_flat, positions
 from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce.cumsum import cumsum
 from tstatic.ops.reduce.reduction import sum
-from tstatic.ops.shape._shapes import Array, emit_one
 from tstatic.ops.shape.joining import concat
 from tstatic.ops.shape.reshape import flatten, reshape
 from tstatic.ops.shape.slicing import slice_

@@ -16,7 +16,8 @@ from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, expo
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, float32, float64, int32, int64, normalize_axis
-from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.base.mixed import cast_to
+from tstatic.ops.base.shapes import Array, emit_one
 from tstatic.ops.elementwise.arithmetic import divide, lerp
 from tstatic.ops.elementwise.logic import isnan, logical_not, where
 from tstatic.ops.elementwise.scale import cast, scale
@@ -26,7 +27,6 @@ from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import axis_attr
 from tstatic.ops.reduce.ordering import _with_size, sort
 from tstatic.ops.reduce.reduction import sum
-from tstatic.ops.shape._shapes import Array, emit_one
 from tstatic.ops.shape.creation import zeros_like
 from tstatic.ops.shape.joining import stack
 from tstatic.ops.shape.reshape import flatten, reshape, squeeze, unsqueeze

@@ -16,9 +16,11 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.types import UNKNOWN, Meta, bool_
-from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._low import flat_parts, store, torch_sign, torch_wide
-from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.base.call_ref import CallRef, float_scratch
+from tstatic.ops.base.low import flat_parts, store, torch_sign, torch_wide
+from tstatic.ops.base.one_input import infer_float
+from tstatic.ops.base.shapes import emit_one, view_of
+from tstatic.ops.base.sum import dot_calls, dot_scratch, sum_calls, sum_scratch
 from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
     Over,
@@ -28,8 +30,6 @@ from tstatic.ops.reduce._reduce import (
     reduced_shape,
     spread,
 )
-from tstatic.ops.reduce._sum import dot_calls, dot_scratch, sum_calls, sum_scratch
-from tstatic.ops.shape._shapes import emit_one, view_of
 from tstatic.ops.shape.when_run import by_axis
 
 _BY_DIM = Over()

@@ -12,10 +12,10 @@ from tstatic.ir.opdef import LOD, Case, Domain, GradContext, OpDef, OpSpec, expo
 from tstatic.ir.program import Variable
 from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import passed
-from tstatic.ops._low import in_float32
+from tstatic.ops.base.gradients import passed
+from tstatic.ops.base.low import in_float32
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.sequence._offsets import OFFSETS, Array, positions
-from tstatic.ops.shape._shapes import emit_one
 
 FLOATS = ("float32", "float64")
 

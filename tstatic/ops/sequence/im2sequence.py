@@ -14,10 +14,10 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_ints, check_rank
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.sequence._offsets import Array
-from tstatic.ops.shape._shapes import emit_one
 
 Ints = Sequence[int]
 

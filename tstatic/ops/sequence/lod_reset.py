@@ -15,9 +15,9 @@ from tstatic.ir.opdef import LOD, Case, Domain, OpDef, OpSpec, ValueRange, expor
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int64
-from tstatic.ops._gradients import grad_is_op
+from tstatic.ops.base.gradients import grad_is_op
+from tstatic.ops.base.shapes import ANY, emit_one
 from tstatic.ops.sequence._offsets import Array
-from tstatic.ops.shape._shapes import ANY, emit_one
 
 _Y = ValueRange(dtype="int64", offsets="X.0")
 

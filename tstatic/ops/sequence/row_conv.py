@@ -10,9 +10,9 @@ from tstatic.errors import ShapeError
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import bilinear_grad
-from tstatic.ops._host import READS_LENGTHS
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.gradients import bilinear_grad
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import Array, check_sequences, each
 from tstatic.ops.sequence.sequence_conv import shifted
 

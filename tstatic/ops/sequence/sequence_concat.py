@@ -13,10 +13,10 @@ from tstatic.ir.checks import check_not_empty, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
-from tstatic.ops._gradients import zeros
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.base.gradients import zeros
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.shapes import ANY, emit_one
 from tstatic.ops.sequence._offsets import Array, check_sequences, each, lengths_of, offsets_from, spans
-from tstatic.ops.shape._shapes import ANY, emit_one
 
 
 def _check_counts(counts: Sequence[int]) -> None:

@@ -12,9 +12,9 @@ from tstatic.ir.attrs import Attr
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, register
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import bilinear_grad
-from tstatic.ops._host import READS_LENGTHS
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.gradients import bilinear_grad
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, positions
 
 

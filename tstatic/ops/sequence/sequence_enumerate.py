@@ -12,9 +12,9 @@ from tstatic.ir.checks import INDICES, check_dtype, check_int
 from tstatic.ir.opdef import LOD, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of
-from tstatic.ops.shape._shapes import emit_one
 
 
 def _infer(x: Meta, offsets: Meta, win_size: int) -> Meta:

@@ -15,12 +15,12 @@ from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64, normalize_axis
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._host import READS_LENGTHS
-from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.indexing._indexing import add_rows
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.indexing import add_rows
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import ANY, emit_one
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, offsets_from, spans
-from tstatic.ops.shape._shapes import ANY, emit_one
 
 
 def _infer(

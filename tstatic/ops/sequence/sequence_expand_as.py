@@ -11,11 +11,11 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._host import READS_LENGTHS
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import ANY, emit_one
 from tstatic.ops.sequence._offsets import Array, check_sequences, each, fold, owners
-from tstatic.ops.shape._shapes import ANY, emit_one
 
 
 def _infer(x: Meta, y: Meta, offsets: Meta) -> Meta:

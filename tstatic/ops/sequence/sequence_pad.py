@@ -14,8 +14,9 @@ from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
-from tstatic.ops._gradients import grad_is_forward_op, passed
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.base.gradients import grad_is_forward_op, passed
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.shapes import ANY, emit_one
 from tstatic.ops.sequence._offsets import (
     OFFSETS,
     Array,
@@ -27,7 +28,6 @@ from tstatic.ops.sequence._offsets import (
     owners,
     positions,
 )
-from tstatic.ops.shape._shapes import ANY, emit_one
 
 
 # --------------------------------------------------------------------------------------------------------- sequence_pad

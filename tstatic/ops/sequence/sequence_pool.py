@@ -13,9 +13,10 @@ from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int32
 from tstatic.no_effect import no_effect
-from tstatic.ops._gradients import passed
-from tstatic.ops._host import READS_LENGTHS
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.gradients import passed
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.sequence._offsets import (
     OFFSETS,
     Array,
@@ -27,7 +28,6 @@ from tstatic.ops.sequence._offsets import (
     lengths_of,
     owners,
 )
-from tstatic.ops.shape._shapes import emit_one
 
 KINDS = ("AVERAGE", "SUM", "SQRT", "MAX", "FIRST", "LAST")
 _IS_TEST = "the indices of the largest rows, which only a gradient reads, are made in any case"

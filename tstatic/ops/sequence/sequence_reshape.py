@@ -13,10 +13,10 @@ from tstatic.ir.checks import check_int, check_rank
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import passed
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.base.gradients import passed
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.shapes import ANY, emit_one
 from tstatic.ops.sequence._offsets import Array, check_sequences, each
-from tstatic.ops.shape._shapes import ANY, emit_one
 
 
 def _infer(x: Meta, offsets: Meta, new_dim: int) -> tuple[Meta, Meta]:

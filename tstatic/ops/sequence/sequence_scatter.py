@@ -12,10 +12,10 @@ from tstatic.ir.checks import INDICES, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import grad_is_linear_op
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.gradients import grad_is_linear_op
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.sequence._offsets import Array, check_sequences, owners
-from tstatic.ops.shape._shapes import emit_one
 
 
 def _infer(x: Meta, ids: Meta, offsets: Meta, updates: Meta) -> Meta:

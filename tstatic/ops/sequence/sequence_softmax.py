@@ -13,11 +13,11 @@ from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops._gradients import Emitter
-from tstatic.ops._host import READS_LENGTHS
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.base.gradients import Emitter
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, fold, owners
-from tstatic.ops.shape._shapes import emit_one
 
 
 def _infer(x: Meta, offsets: Meta) -> Meta:

@@ -7,13 +7,11 @@
 * ``joining``: Joining values along an axis, old or new, splitting one into several, and taking one apart.
 * ``number_of``: An argument that is a number or a Variable, as a value of one element.
 * ``pad``: Padding: pad, pad2d, pad3d and nn.functional.pad.
-* ``rearranging``: Views by strides, sliding windows, powers, combinations, and triangles of indices.
 * ``reshape``: Changing the shape without moving an element: reshape, flatten, squeeze, unsqueeze.
 * ``sequence``: Number sequences, coordinate grids, and the sizes of a value as values.
 * ``slicing``: Selecting runs along axes: slice, strided_slice and crop.
 * ``transpose``: Reordering axes and the elements along them: transpose, flip, roll and rot90.
 * ``vision``: Rearrangements of channels among themselves, between channels and pixels, and between frames.
 * ``when_run``: Axes, parts and paddings that are Variables.
-* ``_shapes``: What the shape and indexing families share: emitting ops, sizes given as Variables, and copies.
 * ``_shape_onnx``: Their forms in ONNX.
 """

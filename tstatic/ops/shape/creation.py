@@ -16,7 +16,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, dtype_of, plain
 from tstatic.no_effect import PLACE, no_effect
-from tstatic.ops.shape._shapes import emit_one, written
+from tstatic.ops.base.shapes import emit_one, written
 from tstatic.ops.shape.fill import filled, has_variable, known_shape
 
 

@@ -16,10 +16,10 @@ from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, int64
-from tstatic.ops._call_ref import copies
-from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
+from tstatic.ops.base.call_ref import copies
+from tstatic.ops.base.gradients import grad_is_forward_op, grad_is_op
+from tstatic.ops.base.shapes import ANY, Array, as_list, clear, copy, emit_one
 from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one
 from tstatic.ops.shape.expanding import expand
 from tstatic.ops.shape.number_of import number_of
 from tstatic.ops.shape.reshape import flatten, reshape

@@ -27,13 +27,11 @@ from tstatic.ir.paddle_form import ABSENT, from_the_front
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes, normalize_axis
-from tstatic.ops._call_ref import CallRef, copies
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.indexing._indexing import add_rows
-from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import (
+from tstatic.ops.base.call_ref import CallRef, copies
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.indexing import add_rows
+from tstatic.ops.base.low import in_float32, torch_wide
+from tstatic.ops.base.shapes import (
     ANY,
     Array,
     clear,
@@ -45,6 +43,8 @@ from tstatic.ops.shape._shapes import (
     spread_axes,
     tensor_rank,
 )
+from tstatic.ops.base.sum import sum_calls, sum_scratch
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape.joining import variables
 from tstatic.ops.shape.reshape import flatten
 

@@ -21,9 +21,9 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.no_effect import PLACE
-from tstatic.ops._call_ref import CallRef, copies
+from tstatic.ops.base.call_ref import CallRef, copies
+from tstatic.ops.base.shapes import emit_one, tensor_rank
 from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import emit_one, tensor_rank
 
 
 def has_variable(shape: Any) -> bool:

@@ -24,11 +24,11 @@ from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
 from tstatic.ir.split import along
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
-from tstatic.ops._call_ref import copies
-from tstatic.ops._gradients import gathered, scattered, zeros
+from tstatic.ops.base.call_ref import copies
+from tstatic.ops.base.gradients import gathered, scattered, zeros
+from tstatic.ops.base.shapes import ANY, Array, as_list, copy, emit_list, emit_one
 from tstatic.ops.control.tensor_array import is_array, join_array
 from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_list, emit_one
 from tstatic.ops.shape.when_run import axes_to_split, by_axis, join_by_axis, split_when_run
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.checks import FLOATS, INTEGERS, check_number, check_one_element
 from tstatic.ir.program import Variable
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.base.shapes import emit_one
 
 
 def number_of(

@@ -16,10 +16,10 @@ from tstatic.ir.recording import Call
 from tstatic.ir.ref import Calls
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops._call_ref import CallRef, copies
-from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
+from tstatic.ops.base.call_ref import CallRef, copies
+from tstatic.ops.base.gradients import grad_is_forward_op, grad_is_op
+from tstatic.ops.base.shapes import Array, as_list, emit_one
 from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import Array, as_list, emit_one
 from tstatic.ops.shape.reshape import squeeze, unsqueeze
 from tstatic.ops.shape.slicing import END
 from tstatic.ops.shape.when_run import pad_when_run

@@ -13,8 +13,8 @@ from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops.base.shapes import Array, emit_one
 from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import Array, emit_one
 
 
 def _infer(x: Meta, y: Meta) -> Meta:

@@ -16,10 +16,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.no_effect import IN_PLACE, no_effect
-from tstatic.ops._call_ref import copies
-from tstatic.ops._gradients import grad_is_op, passed
-from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import (
+from tstatic.ops.base.call_ref import copies
+from tstatic.ops.base.gradients import grad_is_op, passed
+from tstatic.ops.base.shapes import (
     ANY,
     Array,
     as_list,
@@ -30,6 +29,7 @@ from tstatic.ops.shape._shapes import (
     tensor_rank,
     view_of,
 )
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape.fill import has_variable
 from tstatic.ops.shape.when_run import elements_of, squeeze_when_run, unsqueezed_by_axis
 

@@ -29,10 +29,10 @@ from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
 from tstatic.ir.torch_tables import fresh
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int32, int64
-from tstatic.ops._call_ref import copies
+from tstatic.ops.base.call_ref import copies
+from tstatic.ops.base.shapes import ANY, Array, copy, emit_list, emit_one
 from tstatic.ops.control.debug import Assert
 from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import ANY, Array, copy, emit_list, emit_one
 from tstatic.ops.shape.joining import variables
 from tstatic.ops.shape.number_of import number_of
 from tstatic.tuned.philox import CHUNK

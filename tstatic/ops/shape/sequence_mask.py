@@ -12,7 +12,7 @@ from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, bool_, int64
-from tstatic.ops.shape._shapes import Array, emit_one
+from tstatic.ops.base.shapes import Array, emit_one
 
 
 def _infer(x: Meta, maxlen_tensor: Meta | None, *, maxlen: int, out_dtype: DType) -> Meta:

@@ -17,12 +17,12 @@ from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
 from tstatic.ir.ref import keywords
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
-from tstatic.ops._call_ref import copies
-from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.base.call_ref import copies
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.shapes import ANY, Array, as_list, clear, copy, emit_one, sizes_given, sizes_of, tensor_rank
 from tstatic.ops.control.array_slice import slice_array
 from tstatic.ops.control.tensor_array import is_array
 from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one, sizes_given, sizes_of, tensor_rank
 
 Runs = dict[int, tuple[int, int, int]]
 """Axis -> (start, stop, step), as ``slice`` was asked for."""

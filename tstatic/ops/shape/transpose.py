@@ -16,10 +16,10 @@ from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
 from tstatic.ir.split import ELEMENTS, FREE, Split, free_axis, tiles
 from tstatic.ir.types import Meta, normalize_axis
-from tstatic.ops._call_ref import copies
-from tstatic.ops._gradients import grad_is_op
+from tstatic.ops.base.call_ref import copies
+from tstatic.ops.base.gradients import grad_is_op
+from tstatic.ops.base.shapes import ANY, Array, as_list, copy, emit_one
 from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_one
 from tstatic.ops.shape.fill import has_variable
 from tstatic.ops.shape.number_of import number_of
 from tstatic.ops.shape.reshape import with_shape

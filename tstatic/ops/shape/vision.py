@@ -23,11 +23,11 @@ from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.split import IMAGES, Split
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops.conv._sliding import assemble, channels, first, is_last, layout_attr, spatial
-from tstatic.ops.norm._norm import OutputView
+from tstatic.ops.base.gradients import grad_is_forward_op
+from tstatic.ops.base.norm import OutputView
+from tstatic.ops.base.shapes import emit_one
+from tstatic.ops.base.sliding import assemble, channels, first, is_last, layout_attr, spatial
 from tstatic.ops.shape import _shape_onnx as _onnx
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.joining import concat
 from tstatic.ops.shape.pad import pad
 from tstatic.ops.shape.reshape import flatten, reshape, unsqueeze

@@ -10,9 +10,9 @@ from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_axis, check_one_element
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
+from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.control.conditional import switch_case
 from tstatic.ops.control.debug import Assert
-from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.fill import filled
 
 R = TypeVar("R")

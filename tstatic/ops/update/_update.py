@@ -32,7 +32,7 @@ from tstatic.ir.recording import CALL_BYTES, Call
 from tstatic.ir.ref import Attrs, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.ops._low import store
+from tstatic.ops.base.low import store
 from tstatic.ops.update._moved import Moved, MovedCode, bind_moved, moved_code
 from tstatic.ops.update._slots import ROW_MASK, ROWS, SCALARS, TENSORS
 from tstatic.ops.update._torch import with_out, with_rows, with_skip

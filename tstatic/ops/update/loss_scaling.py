@@ -12,7 +12,7 @@ from tstatic.ir.checks import FLOATS, INTEGERS, check_dtype, check_one_element
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.ops._low import flat_parts, store
+from tstatic.ops.base.low import flat_parts, store
 from tstatic.tuned._common import BLOCK
 
 Array = np.ndarray[Any, Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 from tstatic.ir.program import Variable
 from tstatic.ops.elementwise import activation, activation_piecewise
-from tstatic.ops.elementwise.gated import glu
 from tstatic.ops.elementwise.scale import clip
+from tstatic.ops.functions.gated import glu
 from tstatic.ops.random.dropout import dropout
 from tstatic.tools.interop.conversion import Call, each, family
 

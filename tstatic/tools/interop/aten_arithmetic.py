@@ -8,10 +8,11 @@ from typing import Any
 from tstatic.ir.build import as_variable
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, bool_, dtype_of, float32, int64
-from tstatic.ops.elementwise import arithmetic, logic, operators, pairs, special, unary
-from tstatic.ops.elementwise._mixed import cast_to
-from tstatic.ops.elementwise.nan_to_num import nan_to_num
+from tstatic.ops.base.mixed import cast_to
+from tstatic.ops.elementwise import arithmetic, logic, pairs, special, unary
 from tstatic.ops.elementwise.scale import clip
+from tstatic.ops.functions import operators
+from tstatic.ops.functions.nan_to_num import nan_to_num
 from tstatic.tools.interop.conversion import Call, Converter, Size, each, family
 
 converts = family("arithmetic")

@@ -8,7 +8,7 @@ from typing import Any
 from tstatic.ir.build import as_variable
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.base.mixed import cast_to
 from tstatic.ops.elementwise.scale import detach
 from tstatic.ops.random import distributions
 from tstatic.ops.shape import creation, diagonal, sequence

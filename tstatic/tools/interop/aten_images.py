@@ -10,8 +10,9 @@ from typing import Any
 from tstatic.ir.build import emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops.conv import conv, pool_functions
-from tstatic.ops.conv.interpolate_functions import interpolate
+from tstatic.ops.conv import conv
+from tstatic.ops.functions import pool_functions
+from tstatic.ops.functions.interpolate_functions import interpolate
 from tstatic.ops.shape.reshape import squeeze, unsqueeze
 from tstatic.ops.shape.slicing import slice_
 from tstatic.tools.interop.conversion import Call, Converter, family

@@ -8,7 +8,7 @@ from typing import Any
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType
-from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.base.mixed import cast_to
 from tstatic.ops.elementwise.activation import log_sigmoid
 from tstatic.ops.elementwise.logic import not_equal, where
 from tstatic.ops.elementwise.unary import rsqrt, square

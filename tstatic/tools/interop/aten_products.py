@@ -9,11 +9,11 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.elementwise.logic import equal, where
 from tstatic.ops.elementwise.scale import detach
+from tstatic.ops.functions.attention import attention_of_heads
+from tstatic.ops.functions.einsum import einsum
+from tstatic.ops.functions.linear import outer
 from tstatic.ops.indexing.embedding import embedding
-from tstatic.ops.matmul.einsum import einsum
-from tstatic.ops.matmul.linear import outer
 from tstatic.ops.matmul.matmul import matmul
-from tstatic.ops.norm.attention import attention_of_heads
 from tstatic.ops.shape import expanding, reshape
 from tstatic.ops.shape.slicing import slice_
 from tstatic.tools.interop.conversion import Call, family

@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.base.mixed import cast_to
 from tstatic.ops.elementwise.unary import sqrt, square
 from tstatic.ops.indexing.along_axis import take_along_axis
 from tstatic.ops.norm import softmax as softmaxes

@@ -8,9 +8,10 @@ from typing import Any
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, bool_, int64
-from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.base.mixed import cast_to
 from tstatic.ops.elementwise.logic import where
-from tstatic.ops.indexing import along_axis, gather, placing
+from tstatic.ops.functions import placing
+from tstatic.ops.indexing import along_axis, gather
 from tstatic.ops.shape import diagonal, expanding, joining, reshape, sequence, slicing, transpose, vision
 from tstatic.ops.shape.creation import full
 from tstatic.ops.shape.pad import pad as pad_images

@@ -9,7 +9,7 @@ from typing import Any
 from tstatic.errors import DTypeError, UnsupportedError
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of
-from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.base.mixed import cast_to
 from tstatic.where import Where, show
 
 Converter = Callable[..., Any]

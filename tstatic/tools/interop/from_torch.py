@@ -15,7 +15,7 @@ from tstatic.ir.declare import data, program_guard
 from tstatic.ir.export import door
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, int64
-from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.base.mixed import cast_to
 from tstatic.ops.shape.sequence import shape as shape_of
 from tstatic.runtime.assign import assign
 from tstatic.runtime.scope import Scope, global_scope
