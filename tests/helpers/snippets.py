@@ -8,7 +8,7 @@ from pathlib import Path
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 ONE_SCRIPT = "<!-- one script -->"
-"""On a page whose snippets are one script: each goes on where the one before ended."""
+"""A line of a page whose snippets are one script: each goes on where the one before ended."""
 _END = "-- end of a block --\n"
 
 
@@ -25,7 +25,7 @@ def samples(page: Path) -> list[tuple[str, str]]:
 def scripts(page: Path) -> list[tuple[str, str]]:
     """Returns each script of a page, and what it prints: a block by itself, or all blocks of a page that is one script."""
     found = samples(page)
-    if ONE_SCRIPT not in page.read_text(encoding="utf-8"):
+    if ONE_SCRIPT not in page.read_text(encoding="utf-8").splitlines():
         return found
     # What each block prints is told apart, so that a line which one block lacks and another has too much is noticed.
     return [
