@@ -16,6 +16,7 @@ from tstatic.ir.budget import STEP, Budget, budget_of_program, building
 from tstatic.ir.build import append_op
 from tstatic.ir.composed import composed_op
 from tstatic.ir.declare import declare_offsets
+from tstatic.ir.names import FreeNames, guard
 from tstatic.ir.opdef import GRAD, OPS, find_op_def, op_def
 from tstatic.ir.paddle_attributes import PADDLE_DTYPES, Constants, attributes, composed_parts, same_op
 from tstatic.ir.paddle_form import SAME, PaddleOp
@@ -135,7 +136,9 @@ class _Reading:
                 declare_offsets(made.global_block().vars[name])
             token = building.set(self.budget)
             try:
-                self.append(made, 0, ops, set())
+                # What is built between the file's variables has names that the file lacks.
+                with guard(FreeNames({var.name for one in blocks for var in one.vars})):
+                    self.append(made, 0, ops, set())
             finally:
                 building.reset(token)
             made._from_file = True
