@@ -73,7 +73,7 @@ class FreeNames(UniqueNameGenerator):
         current = _generator.get()
         super().__init__(current.prefix)
         self.ids = current.ids
-        self.taken = frozenset(taken)
+        self.taken = taken
 
     def __call__(self, key: str) -> str:
         while (name := super().__call__(key)) in self.taken:

@@ -21,13 +21,11 @@ from tstatic.ir.opdef import GRAD, OPS, find_op_def, op_def
 from tstatic.ir.paddle_attributes import PADDLE_DTYPES, Constants, attributes, composed_parts, same_op
 from tstatic.ir.paddle_form import SAME, PaddleOp
 from tstatic.ir.program import Block, Program, Variable, hooks
-from tstatic.ir.restore import restore
+from tstatic.ir.restore import DAMAGE, restore
 from tstatic.ir.rng import op_position
 from tstatic.ir.schema import MAX_BLOCKS, BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
 from tstatic.ir.types import DTYPES, VAR_KINDS
 
-_DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, RecursionError)
-"""What rules of operators raise for slots, attributes and shapes that no program has: they are written for those that are whole."""
 _VARIABLE, _OP, _NUMBER = 300, 500, 48
 """Bytes that are counted for a variable, an op and a number of an attribute, beside their messages."""
 
@@ -52,7 +50,7 @@ def read(data: bytes, path: object = "these bytes") -> Program:
         return _Reading(proto.read_program(data, budget), path, budget).program()
     except TstaticError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise CheckpointError(
             f"this is not a whole program: {path}",
             expected="a program that Paddle saved",
@@ -177,7 +175,7 @@ class _Reading:
                     _differentiate(self.budget, block, op.type, derived)
             except TstaticError:
                 raise
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 raise ValueError(f"operator '{op.type}': {reason(error)}") from None
             for made in block.ops[before:]:
                 made.where = None
