@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 from tstatic.errors import LoadLimitError, NotFoundError, ProgramError, TstaticError, near
@@ -70,11 +69,8 @@ class _Restore:
         self.depth: list[int] = []
         # Per block: name -> whether the block or one around it has it.
         self.seen: list[dict[str, bool]] = []
-
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """The names of all variables of the source."""
-        return frozenset(var.name for block in self.desc.blocks for var in block.vars)
+        # The names of all variables, from when parts of an op need names of their own.
+        self.taken: frozenset[str] | None = None
 
     def refuse(
         self, place: Place, what: str, expected: object, received: object, fix: str, **context: str
@@ -299,9 +295,11 @@ class _Restore:
         self.budget.step(_OP)
         automatic = {"op_role": desc.role, "op_role_var": tuple(desc.role_var), "op_device": desc.device}
         before = len(block.ops)
+        if self.taken is None:
+            self.taken = frozenset(var.name for one in self.desc.blocks for var in one.vars)
         token = building.set(self.budget)
         try:
-            with guard(FreeNames(self.names)):
+            with guard(FreeNames(self.taken)):
                 append_op(block, desc.type, desc.inputs, desc.outputs, {**desc.attrs, **automatic})
         except LoadLimitError:
             raise
