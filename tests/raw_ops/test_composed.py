@@ -237,6 +237,34 @@ def test_a_number_beyond_float32_is_written_as_infinite() -> None:
     assert [proto.value_of(attr) for attr in found] == [float("inf"), -float("inf")]
 
 
+def test_what_a_file_names_is_not_taken_for_a_part_of_an_operator() -> None:
+    """A file of another process has the names that this one would generate next."""
+
+    def variable(name: str) -> proto.VarDesc:
+        return proto.VarDesc(name, proto.VarType(7, lod_tensor=proto.LoDTensorDesc(proto.TensorDesc(5, [2, 3]))))
+
+    def op(type: str, inputs: dict[str, str], **outputs: str) -> proto.OpDesc:
+        rows = ([proto.Slot(slot, [name]) for slot, name in side.items()] for side in (inputs, outputs))
+        return proto.OpDesc(*rows, type)
+
+    with paddle.utils.unique_name.guard():
+        names = [paddle.utils.unique_name.generate(f"{key}_0.tmp") for key in ("square", "elementwise_sub")]
+    made, other = names
+    ops = [
+        op("square", {"X": "x"}, Out=made),
+        op("scale", {"X": made}, Out=other),
+        op("squared_l2_distance", {"X": "x", "Y": "y"}, sub_result="sub", Out="out"),
+    ]
+    block = proto.BlockDesc(vars=[variable(n) for n in ("x", "y", *names, "sub", "out")], ops=ops)
+    with paddle.utils.unique_name.guard():
+        program = static.Program.parse_from_string(proto.write_program(proto.ProgramDesc([block])))
+    x = ramp(2, 3)
+    feed = {"x": x, "y": x - 1}
+    found = static.Executor().run(program, feed=feed, fetch_list=[*names, "out"])
+    for value, wanted in zip(found, (x * x, x * x, [[3.0], [3.0]]), strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-5)
+
+
 # ------------------------------------------------------------------------------------------------- feed, fetch, save, load
 def test_feed_and_fetch_name_inputs_and_results() -> None:
     program = static.default_main_program()

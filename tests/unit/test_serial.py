@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -52,6 +53,37 @@ def small() -> Program:
         static.nn.cond(paddle.mean(y) > 0, lambda: y * 2.0, lambda: paddle.zeros_like(y))
         paddle.assign(paddle.clip(y, 0.0))
     return main
+
+
+def of_an_earlier_version(**attrs: Any) -> bytes:
+    """A program with an operator that had a definition once, between variables whose names its parts would take."""
+    main = Program()
+    with static.program_guard(main, Program()), paddle.utils.unique_name.guard():
+        x, bias = static.data("x", [-1, 3]), static.data("bias", [3])
+        paddle.multiply(x, x)
+        paddle.add(x, bias)
+    content = payload(saved(main))
+    op = content["blocks"][0]["ops"][1]
+    op["type"], op["attrs"] = "affine_channel", attrs
+    op["inputs"] = {"X": ["x"], "Scale": ["bias"], "Bias": ["bias"]}
+    return sealed(content)
+
+
+def test_an_operator_that_is_built_from_others_now_is_built_when_its_file_is_read() -> None:
+    with paddle.utils.unique_name.guard():
+        program = serial.decode(of_an_earlier_version())
+    names = [var.name for var in program.list_vars() if not var.is_data][:2]
+    x, bias = np.arange(6.0, dtype="float32").reshape(2, 3), np.array([1, 2, 3], "float32")
+    found = static.Executor().run(program, feed={"x": x, "bias": bias}, fetch_list=names)
+    np.testing.assert_array_equal(found[0], x * x)
+    np.testing.assert_array_equal(found[1], x * bias + bias)
+    assert serial.decode(saved(program)).to_string() == program.to_string()
+
+
+@pytest.mark.parametrize("layout", ["NCDHW", 5, [1], None])
+def test_one_whose_attributes_are_damaged_is_refused(layout: Any) -> None:
+    with pytest.raises(CheckpointError, match="block 0, op 1"):
+        serial.decode(of_an_earlier_version(data_layout=layout))
 
 
 # --------------------------------------------------------------------------------------------------------- round trips

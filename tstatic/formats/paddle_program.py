@@ -13,20 +13,19 @@ from typing import Any
 from tstatic.errors import CheckpointError, NotFoundError, TstaticError, reason
 from tstatic.formats import paddle_proto as proto
 from tstatic.formats.paddle_attributes import PADDLE_DTYPES, Constants, attributes, composed_parts, same_op
-from tstatic.formats.restore import restore
+from tstatic.formats.restore import DAMAGE, restore
 from tstatic.formats.schema import MAX_BLOCKS, BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
 from tstatic.ir.budget import STEP, Budget, budget_of_program, building
 from tstatic.ir.build import append_op
 from tstatic.ir.composed import composed_op
 from tstatic.ir.declare import declare_offsets
+from tstatic.ir.names import FreeNames, guard
 from tstatic.ir.opdef import GRAD, OPS, find_op_def, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
 from tstatic.ir.program import Block, Program, Variable, hooks
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import DTYPES, VAR_KINDS
 
-_DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, RecursionError)
-"""What rules of operators raise for slots, attributes and shapes that no program has: they are written for those that are whole."""
 _VARIABLE, _OP, _NUMBER = 300, 500, 48
 """Bytes that are counted for a variable, an op and a number of an attribute, beside their messages."""
 
@@ -51,7 +50,7 @@ def read(data: bytes, path: object = "these bytes") -> Program:
         return _Reading(proto.read_program(data, budget), path, budget).program()
     except TstaticError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise CheckpointError(
             f"this is not a whole program: {path}",
             expected="a program that Paddle saved",
@@ -135,7 +134,9 @@ class _Reading:
                 declare_offsets(made.global_block().vars[name])
             token = building.set(self.budget)
             try:
-                self.append(made, 0, ops, set())
+                # What is built between the file's variables has names that the file lacks.
+                with guard(FreeNames({var.name for one in blocks for var in one.vars})):
+                    self.append(made, 0, ops, set())
             finally:
                 building.reset(token)
             made._from_file = True
@@ -174,7 +175,7 @@ class _Reading:
                     _differentiate(self.budget, block, op.type, derived)
             except TstaticError:
                 raise
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 raise ValueError(f"operator '{op.type}': {reason(error)}") from None
             for made in block.ops[before:]:
                 made.where = None

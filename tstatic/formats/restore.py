@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
+from tstatic.errors import LoadLimitError, NotFoundError, ProgramError, TstaticError, near
 from tstatic.formats.schema import (
     REGULARIZERS,
     BlockDesc,
@@ -18,8 +18,11 @@ from tstatic.formats.schema import (
     this_process,
 )
 from tstatic.ir import edit
-from tstatic.ir.budget import STEP, Budget
+from tstatic.ir.budget import STEP, Budget, building
+from tstatic.ir.build import append_op
+from tstatic.ir.composed import composed_op
 from tstatic.ir.export import PUBLIC_API
+from tstatic.ir.names import FreeNames, guard
 from tstatic.ir.opdef import EMPTY, OPS, OpDef, Slot, op_def
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.types import DTYPES
@@ -31,6 +34,9 @@ _VARIABLE, _OP = 800, 1200
 """Bytes that are counted for a variable and an op, beside their descriptions."""
 MAX_DERIVED = 4
 """Orders of a backward op that may have to be derived; each one costs ten times the last, the next one 20 seconds."""
+
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, RecursionError)
+"""What rules of operators raise for slots, attributes and shapes that no program has: they are written for those that are whole."""
 
 Place = tuple[str, int, int]
 """``("program" | "block" | "var" | "op", block, index)``."""
@@ -63,6 +69,8 @@ class _Restore:
         self.depth: list[int] = []
         # Per block: name -> whether the block or one around it has it.
         self.seen: list[dict[str, bool]] = []
+        # The names of all variables, from when parts of an op need names of their own.
+        self.taken: frozenset[str] | None = None
 
     def refuse(
         self, place: Place, what: str, expected: object, received: object, fix: str, **context: str
@@ -157,7 +165,11 @@ class _Restore:
                         ("var", index, i), f"the LoD of '{var.name}' names", name, made.vars, var=var.name
                     )
         for i, op in enumerate(desc.ops):
-            made.ops.append(self.op(made, ("op", index, i), op))
+            builder = composed_op(op.type, (), ())
+            if builder is not None and builder.in_files:
+                self.build(made, ("op", index, i), op)
+            else:
+                made.ops.append(self.op(made, ("op", index, i), op))
 
     def where(self, place: Place, line: Line | None) -> Where | None:
         """Returns the user's file and line; the file stands in the list of files."""
@@ -277,6 +289,33 @@ class _Restore:
             device=desc.device,
             updates=tuple(desc.updates),
         )
+
+    def build(self, block: Block, place: Place, desc: OpDesc) -> None:
+        """Builds what an op is made of that had a definition when the program was saved."""
+        self.budget.step(_OP)
+        automatic = {"op_role": desc.role, "op_role_var": tuple(desc.role_var), "op_device": desc.device}
+        before = len(block.ops)
+        if self.taken is None:
+            self.taken = frozenset(var.name for one in self.desc.blocks for var in one.vars)
+        token = building.set(self.budget)
+        try:
+            with guard(FreeNames(self.taken)):
+                append_op(block, desc.type, desc.inputs, desc.outputs, {**desc.attrs, **automatic})
+        except LoadLimitError:
+            raise
+        except TstaticError as error:
+            fix = error.fix or "build this part of the program again"
+            raise self.refuse(place, error.what, error.expected, error.received, fix, op=desc.type) from None
+        except DAMAGE as error:
+            raise self.refuse(
+                place, f"an operator '{desc.type}' cannot be built", "inputs and attributes of their types",
+                f"{type(error).__name__}: {error}"[:200], "correct the operator", op=desc.type,
+            ) from None  # fmt: skip
+        finally:
+            building.reset(token)
+        where = self.where(place, desc.where)
+        for made in block.ops[before:]:
+            made.where, made.namescope = where, desc.namescope
 
     def slots(
         self, block: Block, place: Place, definition: OpDef, slots: Any, given: dict[str, list[str]], side: str

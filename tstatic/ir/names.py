@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tstatic.errors import ProgramTypeError, shown
 from tstatic.guards import Guarded
@@ -60,6 +60,25 @@ DEVICE = Guarded("device_guard", "")
 """What ``device_guard`` says about the ops of a program."""
 
 _generator = Guarded("unique names", UniqueNameGenerator())
+
+
+class FreeNames(UniqueNameGenerator):
+    """Counts on with the generator in force, and leaves out what is taken: names that a file brings along.
+
+    Args:
+        taken: Those names.
+    """
+
+    def __init__(self, taken: Collection[str]) -> None:
+        current = _generator.get()
+        super().__init__(current.prefix)
+        self.ids = current.ids
+        self.taken = taken
+
+    def __call__(self, key: str) -> str:
+        while (name := super().__call__(key)) in self.taken:
+            continue
+        return name
 
 
 def generate(key: str) -> str:
