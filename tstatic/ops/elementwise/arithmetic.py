@@ -23,7 +23,7 @@ from tstatic.ir.opdef import (
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, broadcast_shapes
-from tstatic.ops.base import unary as _unary  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
+from tstatic.ops.base import one_input as _one_input  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
 from tstatic.ops.base.gradients import Emitter
 from tstatic.ops.base.mixed import operands, unify, whole_quotient
 from tstatic.ops.base.shapes import emit_one
