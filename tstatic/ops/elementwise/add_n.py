@@ -91,10 +91,9 @@ def _lower(torch: Any, xs: Sequence[Any], *, out: Any = None) -> Any:
 
 def _grad(ctx: GradContext) -> list[OpSpec]:
     arriving = ctx.out_grads.get(ctx.outputs["Out"][0])
+    # A value that stands there twice gets what arrives twice: ops that write one gradient are added up.
     wanted = [ctx.in_grads[n] for n in ctx.inputs["X"] if n in ctx.in_grads]
-    return (
-        [] if arriving is None else [OpSpec("assign", {"X": [arriving]}, {"Out": [w]}) for w in dict.fromkeys(wanted)]
-    )
+    return [] if arriving is None else [OpSpec("assign", {"X": [arriving]}, {"Out": [w]}) for w in wanted]
 
 
 register(OpDef(
