@@ -81,7 +81,6 @@ def group_norm(
 def data_norm(
     g: Graph, x: Value, scale: Any, bias: Any, size: Value, total: Value, squares: Value, *, slot_dim: int
 ) -> Value:
-    # Whether a slot is filled decides row by row.
     if slot_dim > 0:
         raise g.refuse("for slots of features")
     made = g.mul(g.sub(x, g.div(total, size)), g("Sqrt", g.div(size, squares)))

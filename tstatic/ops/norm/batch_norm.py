@@ -415,9 +415,9 @@ def batch_norm(
         "momentum": check_number(momentum, "momentum", "batch_norm", least=0.0, most=1.0),
         "epsilon": epsilon,
         "is_test": not training,
-        # Paddle: False, said explicitly, takes the batch's statistics at inference, too; None does not.
         "data_layout": layout,
         "use_global_stats": not training if use_global_stats is None else use_global_stats,
+        # As in Paddle, an explicit False takes the batch's statistics at inference, too; None does not.
         "trainable_statistics": use_global_stats is not None and not use_global_stats,
     }
     ins = {"X": x, "Scale": weight, "Bias": bias, "Mean": running_mean, "Variance": running_var}
