@@ -236,7 +236,6 @@ def _accuracy(
     helper = LayerNamer("accuracy", name)
     counted = k if isinstance(k, Variable) else None
     values, indices = helper.emit(
-        # Whether a label is among the k does not depend on their order, so they are not sorted.
         "top_k_v2", {"X": input, "K": counted}, {"k": 1 if counted is not None else k, "sorted": False}
     )
     ins = {"Out": values, "Indices": indices, "Label": label}

@@ -258,8 +258,8 @@ def _grad_channels(
         "Bias@GRAD": "csum(dy)",
         "along": "csum(dy * centered)",
         "Scale@GRAD": "along * savedvariance",
-        # `centered` is not divided by the deviation; the inverse comes in per channel, not per element.
         "level": "dbias / n",
+        # `centered` is not divided by the deviation; the inverse comes in per channel, not per element.
         "tilt": "dscale * savedvariance / n",
         "X@GRAD": "dy * slope" if uses_running_statistics(attrs) else "(dy - (centered * tilt + level)) * slope",
     }

@@ -84,8 +84,8 @@ def _lower(
 
 def _collected(x: Any, mean: Any, slot_dim: int, epsilon: float, filled: Any) -> tuple[Any, Any, Any]:
     """Returns what a batch adds to the three sums; of slots the mean over the rows in which they hold something."""
-    # The sum of no rows is a zero of the right type and device, for numpy and torch alike.
     if slot_dim <= 0:
+        # The sum of no rows is a zero of the right type and device, for numpy and torch alike.
         return x[:0].sum(0) + len(x), x.sum(0), ((x - mean) ** 2).sum(0) + len(x) * epsilon
     count = filled.sum(0)
     # A slot that no row fills adds 0, not 0 / 0.

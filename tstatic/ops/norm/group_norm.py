@@ -157,8 +157,8 @@ def _backward(
     rows = hat.reshape(shape.rows)
     np.copyto(hat, source)
     np.subtract(rows, mean[:, None], rows)
-    # Copied, since it is scaled in place below, and `dy` may have other readers.
     np.multiply(rows, inverse[:, None], rows)
+    # Copied, since it is scaled in place below, and `dy` may have other readers.
     np.copyto(work, gradient)
     planes, sums = work.reshape(shape.planes), scratch[2].reshape(shape.planes[:2])
     if dbias is not None:

@@ -179,8 +179,8 @@ _CASES = (
     Case(((9, 131), (131,), (131,)), {}),
 )
 
-# Two passes, as in the reference: E[x^2] - E[x]^2 cancels where the mean is large beside the deviation.
 _MEAN = "(rsum(x) / n)"
+# Two passes, as in the reference: E[x^2] - E[x]^2 cancels where the mean is large beside the deviation.
 _VARIANCE = f"(rsum(square(x - {_MEAN})) / n)"
 
 

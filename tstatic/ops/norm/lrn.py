@@ -39,8 +39,8 @@ def _sums(x: Variable, n: int, before: int, last: bool) -> Variable:
     if last or rank == 3:
         return squeeze(pooled(image, 2, int(last)), 1)
     # One axis of places: windows over channels of a matrix are faster than of a volume.
-    # At most one unknown size fits the -1 of reshape; with more the shape is read when it runs.
     made = pooled(flatten(image, 3), 2, 0)
+    # At most one unknown size fits the -1 of reshape; with more the shape is read when it runs.
     open_sizes = x.shape[2:].count(UNKNOWN)
     return reshape(made, [0, *x.shape[1:]] if open_sizes < 2 else emit_one("shape", {"Input": x}))
 
