@@ -89,6 +89,7 @@ def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, nam
         if isinstance(size, Variable):
             line = _line_when_run(size, align_corners, theta.dtype)
         else:
+            # Without aligned corners -1 and 1 are the borders, half a pixel outside of the first middle and the last.
             end = 0.0 if size == 1 else 1.0 if align_corners else 1.0 - 1.0 / size
             line = linspace(-end, end, size, theta.dtype)
         line = reshape(line, [-1, *[1] * (column + 1)])
@@ -132,9 +133,11 @@ def _pixels(x: Array, size: int, padding_mode: str, align_corners: bool) -> tupl
         if length == 0.0:
             return np.zeros_like(place), 0.0
         away = np.abs(place - low)
+        # The distance within two lengths, there and back; a reflection turns the slope around.
         rest = away - np.floor(away * (0.5 / length)) * (2.0 * length)
         slope = np.where((place < low) != (rest > length), -slope, slope)
         place = np.minimum(rest, 2.0 * length - rest) + low
+    # On the border itself the place is held, so it has no slope.
     if padding_mode != "zeros":
         slope = np.where((place > 0) & (place < size - 1), slope, 0.0)
         place = np.clip(place, 0.0, size - 1.0)
@@ -148,6 +151,7 @@ def _reading(
     sizes = x.shape[2:]
     flat = grid.reshape(-1, len(sizes))
     places, slopes = zip(
+        # The grid has x first, the sizes have it last.
         *(_pixels(flat[:, -1 - axis], size, padding_mode, align_corners) for axis, size in enumerate(sizes)),
         strict=True,
     )
@@ -179,6 +183,7 @@ def _grad_ref(
 def _lower(torch: Any, x: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
     shape = (*x.shape[:2], *grid.shape[1:-1])
     if 0 in shape:
+        # torch refuses images and grids without elements.
         return x.new_zeros(shape)
     return torch.nn.functional.grid_sample(x, _near(torch, grid), mode, padding_mode, align_corners)
 

@@ -81,6 +81,7 @@ def _ref(x: Array, indices: Array, out: Array) -> None:
 
 
 def _grad_ref(x: Array, indices: Array, dout: Array, dx: Array) -> None:
+    # Each value went to one place, so its gradient is read there.
     if dx.size:
         np.copyto(dx, np.take_along_axis(_planes(dout), _planes(indices), 1).reshape(dx.shape))
 
@@ -100,6 +101,7 @@ def _grad_lower(torch: Any, x: Any, indices: Any, dout: Any) -> Any:
     return dout.flatten(2).gather(2, indices.flatten(2).long()).reshape(x.shape) if x.numel() else x.clone()
 
 
+# By number of axes: sizes from the windows and given ones; images and volumes of 16 places and more.
 _CASES = {
     2: (
         Case(((2, 2, 2, 2), (2, 2, 2, 2)), {"ksize": (2, 2), "strides": (2, 2)}),
@@ -151,6 +153,7 @@ def _output_size(function: str, given: Any, smallest: Shape, strides: Sequence[i
     rank = len(smallest)
     whole = isinstance(given, list | tuple) and len(given) == rank + 2
     sizes = check_ints(given[2:] if whole else given, rank, "output_size", function)
+    # Paddle's rule: less than one stride away from the smallest size.
     for axis, (size, low, stride) in enumerate(zip(sizes, smallest, strides, strict=True)):
         if low != UNKNOWN and not low - stride < size < low + stride:
             raise ShapeError(

@@ -593,8 +593,8 @@ def pca_lowrank(
         ShapeError: If there are not as many components.
     """
     x = check_variable(x, "x", "pca_lowrank")
-    least = min(x.shape[-2:])
-    count = min(6, least) if q is None else check_int(q, "q", "pca_lowrank", least=0, most=least)  # 6 is Paddle's default
+    least = min(x.shape[-2:])  # of which Paddle takes 6 by default
+    count = min(6, least) if q is None else check_int(q, "q", "pca_lowrank", least=0, most=least)
     centred = subtract(x, mean(x, -2, keepdim=True)) if center else x
     u, s, vh = svd(centred)
     return scale(u[..., :count], name=name), s[..., :count], swapaxes(vh, -1, -2)[..., :count]

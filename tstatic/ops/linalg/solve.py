@@ -74,7 +74,7 @@ def _infer_solve(x: Meta, y: Meta) -> Meta:
 
 
 def _solve(x: Array, y: Array) -> Array:
-    # Since numpy 2.0 `solve` takes a `y` of rank 1 only as a vector, not as a batch of them.
+    # A vector as a column: it broadcasts against a batch of matrices in every version of numpy.
     return np.linalg.solve(x, y[..., None])[..., 0] if y.ndim == 1 else np.linalg.solve(x, y)
 
 
