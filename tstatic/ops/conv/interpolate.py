@@ -57,7 +57,7 @@ def axis_taps(
         align_corners, align_mode: As above.
         dtype: Float type of the weights. Places are found in float64; for nearest in float32, as Paddle and torch do.
     """
-    # Paddle finds the nearest place in float32: in float64 some places on a border would be one further.
+    # In float64 the nearest place would round otherwise, and differ where it lies between two pixels.
     kind: Any = np.float32 if method == "nearest" else np.float64
     place = np.arange(out, dtype=kind)
     if align_corners:

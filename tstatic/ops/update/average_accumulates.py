@@ -118,6 +118,7 @@ register(
             values={
                 "in_num_accumulates": ValueRange(0, 4, dtype="int64"),
                 "in_old_num_accumulates": ValueRange(0, 4, dtype="int64"),
+                # On both sides of the step at which the first sum moves.
                 "in_num_updates": ValueRange(ROLL - 3, ROLL, dtype="int64"),
             },
             ulps=2,
