@@ -168,6 +168,7 @@ def _unique_with_counts(X: Variable, *, dtype: Any = "int32") -> Results:
 def _interpolated(
     resize: Any, X: Variable, out_h: int, out_w: int, scale: float, layout: str, **options: Any
 ) -> Results:
+    # A scale of 0 means that the sizes count.
     shape = [out_h, out_w] if scale <= 0 else None
     return {"Out": resize(X, shape, scale if scale > 0 else None, data_format=layout, **options)}
 

@@ -97,6 +97,7 @@ def pool(g: Graph, x: Value, pooling: Any, layout: str, average: bool, exclusive
     # A window of padding alone has no maximum and no average; runtimes differ in what they give.
     if any(max(pair) >= k for pair, k in zip(pads, kernel, strict=True)):
         raise g.refuse("for padding as wide as the window")
+    # Adaptive windows have no padding to count.
     own: dict[str, Any] = {"count_include_pad": int(not exclusive and not pooling.adaptive)} if average else {}
     shared: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": _ends(tuple(pads))}
     if not places:
@@ -166,6 +167,7 @@ def unfold(g: Graph, x: Value, window: Any) -> Value:
     pads = [0, 0, *(a for a, _ in window.pads), 0, 0, *(b for _, b in window.pads)]
     wide = g("Pad", x, g.ints(pads), g.const(np.zeros((), x.dtype.np))) if any(pads) else x
     taps = []
+    # ONNX has no unfold: one strided slice for each place of the window.
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
             low = [i * window.dilations[0], j * window.dilations[1]]

@@ -333,6 +333,7 @@ def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str
     work = _effort(small, w, data_format)
     columns = numel(spatial(small.shape, data_format))
     most = 16 if w.numel <= _LARGE_FILTER // 4 or axis < 0 else target.shape[0] * columns // _COLUMNS
+    # Images first: tiles along the channels build the same columns each.
     parts = _parts(target.shape[0], work, most)
     if parts is not None:
         return tiles(parts, 0, WHOLE, 0)

@@ -64,6 +64,7 @@ class Reading:
                     axes[-1].append((index, seen * (1 - part), -seen))
         self.axes = len(axes)
         self.corners: list[tuple[Array, Array, list[Array]]] = []
+        # Two neighbours along each axis: 4 corners in an image, 8 in a volume.
         for corner in product(*axes):
             index = corner[0][0] + first
             for other, _, _ in corner[1:]:

@@ -212,6 +212,7 @@ def padding_of(padding: Any, rank: int, last: bool, function: str) -> tuple[tupl
     if isinstance(padding, list | tuple) and padding and all(isinstance(p, list | tuple) for p in padding):
         padding = _from_pairs(padding, rank, last, function)
     else:
+        # Twice as many values are both ends of each axis.
         twice = isinstance(padding, list | tuple) and len(padding) == 2 * rank
         padding = check_ints(padding, 2 * rank if twice else rank, "padding", function)
     if min(padding, default=0) < 0:

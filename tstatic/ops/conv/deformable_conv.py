@@ -89,6 +89,7 @@ class _Places:
         self.channels = c
         # A group of offsets as an image of its own: all of its channels are read at the same places.
         self.rows = as_rows(x.reshape(n * deformable_groups, c // max(deformable_groups, 1), h, w))
+        # y, then x, for each place of the filters: the order of Paddle.
         moved = offset.reshape(n, deformable_groups, self.kernel, 2, *self.outs)
         places = []
         for axis in range(2):
@@ -103,6 +104,7 @@ class _Places:
 
     def columns(self, points: Array) -> Array:
         """Returns ``[n, groups, channels / groups * kernel, pixels]`` from ``[points, channels / parts]``."""
+        # Channels before the places of the filter: the order that filters have.
         wide = points.reshape(self.batch, self.parts, self.kernel, self.pixels, -1).transpose(0, 1, 4, 2, 3)
         return np.ascontiguousarray(wide).reshape(self.batch, self.groups, -1, self.pixels)
 

@@ -130,6 +130,7 @@ def _pixels(x: Array, size: int, padding_mode: str, align_corners: bool) -> tupl
     place = np.asarray(place, x.dtype)
     if padding_mode == "reflection":
         low, length = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
+        # One pixel, with aligned corners: every place is reflected onto it.
         if length == 0.0:
             return np.zeros_like(place), 0.0
         away = np.abs(place - low)
@@ -176,6 +177,7 @@ def _grad_ref(
         reading.spread(grads, rows)
         store_rows(rows, dx)
     if dgrid is not None:
+        # By the chain rule, from pixels to places between -1 and 1.
         along = [found * slope for found, slope in zip(reading.slopes(as_rows(x), grads), slopes, strict=True)]
         np.copyto(dgrid, np.stack(along[::-1], axis=-1).reshape(dgrid.shape))
 

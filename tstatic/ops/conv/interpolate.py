@@ -169,6 +169,7 @@ def _weights(weight: Array, axis: int, rank: int) -> Array:
 def _ref(x: Array, out: Array, scratch: Sequence[Array], **attrs: Any) -> None:
     source = first(x, attrs["data_layout"])
     resize = Resize(source.shape[2:], attrs)
+    # Axis by axis: 4 + 4 cubic taps in an image instead of 4 * 4.
     for axis, taps in enumerate(resize.taps(out.dtype)):
         target = scratch[axis]
         for k, (place, weight) in enumerate(taps):

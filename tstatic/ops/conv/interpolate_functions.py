@@ -173,6 +173,7 @@ def _scaled(x: Variable, scale: Any, rank: int, layout: str, function: str) -> t
             fix="give the sizes in static.data, or pass the output's size",
             op=function,
         )
+    # Cut, not rounded, as in Paddle.
     return tuple(int(s * f) for s, f in zip(sizes, _scales(scale, rank, function), strict=True))
 
 

@@ -228,6 +228,7 @@ def _torch_function(torch: Any, name: str, rank: int) -> Any:
 def _alike(pooling: Pooling, maximum: bool) -> bool:
     """Whether torch pools like this by itself: paddings alike at both ends, and as many windows."""
     pads = pooling.torch_pads()
+    # torch takes padding of at most half a window.
     alike = all(pads[2 * i] == pads[2 * i + 1] and 2 * pads[2 * i] <= k for i, k in enumerate(pooling.kernel[::-1]))
     return alike and (maximum or not pooling.ceil_mode)
 
@@ -280,6 +281,7 @@ def _torch_pool(torch: Any, x: Any, tables: Any, **attrs: Any) -> Any:
         return pool(source, pooling.kernel, pooling.strides, pads)
     if divisor is None:
         return pool(source, pooling.kernel, pooling.strides, pads, False, counts)
+    # Sums, which are divided by the counts of Paddle.
     sums = pool(source, pooling.kernel, pooling.strides, divisor_override=1)
     return (sums / divisor)[..., *map(slice, pooling.outs)]
 
@@ -355,6 +357,7 @@ def _cost(x: Meta, out: Meta, **attrs: Any) -> Cost:
 
 
 def _grad_cost(x: Meta, out: Meta, dout: Meta, dx: Meta, **attrs: Any) -> Cost:
+    # Maxima are looked for again, and each average is spread.
     return _cost(x, out, **attrs).times(2)
 
 
@@ -455,6 +458,7 @@ def _index_lower(torch: Any, x: Any, *, tables: Any = fresh, **attrs: Any) -> An
     rank, source = len(pooling.sizes), x if x.is_floating_point() else x.double()
     if pooling.adaptive:
         out, index = _torch_function(torch, "adaptive_max_pool", rank)(source, pooling.outs, return_indices=True)
+        # Places are int32, as in Paddle.
         return out.to(x.dtype), index.int()
     padded = torch.nn.functional.pad(source, pooling.torch_pads(), value=-float("inf"))
     pool = _torch_function(torch, "max_pool", rank)
@@ -481,6 +485,7 @@ def _index_grad_ref(x: Array, mask: Array, dout: Array, dx: Array, scratch: Sequ
 def _index_grad_lower(torch: Any, x: Any, mask: Any, dout: Any) -> Any:
     # In float32: one place may be the maximum of several windows, and their gradients add up.
     target = torch_wide(torch.zeros_like(x, memory_format=torch.contiguous_format)).flatten(2)
+    # A window of padding alone has the place -1.
     given = torch.where(mask < 0, 0, torch_wide(dout)).flatten(2)
     return target.scatter_add(2, mask.clamp(min=0).flatten(2).long(), given).view(x.shape).to(x.dtype)
 

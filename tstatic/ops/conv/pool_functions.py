@@ -91,6 +91,7 @@ def _maximum(function: str, rank: int, x: Variable, attrs: dict[str, Any], mask:
     if not mask:
         found = _emit(function, rank, f"pool{max(rank, 2)}d", x, {**attrs, "pooling_type": "max"}, name)
         return found
+    # The op with places has neither a layout nor a padding algorithm.
     first, last = LAYOUTS_BY_RANK[max(rank, 2)]
     if attrs.pop("data_format") == last:
         raise ShapeError(

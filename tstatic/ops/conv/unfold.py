@@ -248,6 +248,7 @@ def _geometry(kernel_sizes: Any, strides: Any, paddings: Any, dilations: Any, fu
     return {
         "kernel_sizes": check_ints(kernel_sizes, 2, "kernel_sizes", function),
         "strides": check_ints(strides, 2, "strides", function),
+        # Two values are top and left, and hold for bottom and right.
         "paddings": pads if four else (*pads, *pads),
         "dilations": check_ints(dilations, 2, "dilations", function),
     }

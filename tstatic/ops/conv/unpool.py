@@ -71,6 +71,7 @@ def _planes(array: Array) -> Array:
 
 
 def _ref(x: Array, indices: Array, out: Array) -> None:
+    # Rows have to be views: a reshaped copy would take what is written.
     target = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
     target.fill(0)
     if x.size:
@@ -182,6 +183,7 @@ def _unpool(
     smallest = _sizes(x.shape[2:], attrs)
     if output_size is not None:
         attrs["output_size"] = _output_size(function, output_size, smallest, attrs["strides"])
+    # As in Paddle, the op states its sizes where they are known.
     elif UNKNOWN not in smallest:
         attrs["output_size"] = smallest
     helper = LayerNamer(function, name)

@@ -187,7 +187,7 @@ register(OpDef(
 
 
 # ----------------------------------------------------------------------------------------------- pointwise on two inputs
-# Ranks 0 to 3, no element, one element; 131 is no multiple of a vector register.
+# Ranks 0 to 3, no element, one element; 131 is not a multiple of a vector register.
 SAME = tuple(Case((s, s)) for s in ((7,), (3, 4), (), (0,), (1,), (2, 3, 4), (2, 0, 3), (131,)))
 
 

@@ -36,7 +36,7 @@ def torch_uniform_numbers(torch: Any, n: int, seed: int, rng: Any, device: Any) 
 
 def log_uniform_class(u: Array, classes: int) -> Array:
     """Returns classes, of which number ``k`` is drawn with probability ``log((k + 2) / (k + 1)) / log(classes + 1)``."""
-    # exp(u * log(n + 1)) - 1 inverts the distribution; by rounding it may give n, which is no class.
+    # exp(u * log(n + 1)) - 1 inverts the distribution; by rounding it may give n, one more than the last class.
     return np.asarray(np.minimum(np.exp(u * np.log(classes + 1.0)).astype(np.int64) - 1, classes - 1))
 
 

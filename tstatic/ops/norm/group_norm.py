@@ -65,7 +65,7 @@ def _invert(variance: Array, epsilon: float, out: Array) -> None:
 
 def _scratch(x: Meta, *rest: Meta | None, **attrs: Any) -> tuple[Meta, ...]:
     """Returns the row kernel's scratch, statistics, and for channels last a copy."""
-    # The last: channels last are no rows, so the result is made in a copy with channels first.
+    # The last: with channels last a group does not lie in one piece, so the result is made channels first.
     shape, dtype = Groups(x.shape, attrs), x.dtype.compute
     copy = (Meta((x.numel,), dtype),) * is_last(shape.layout)
     return (*as_metas(layer_norm_scratch(*shape.rows, dtype.np)), Meta((2, shape.rows[0]), dtype), *copy)

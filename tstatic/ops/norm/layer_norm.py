@@ -165,7 +165,7 @@ def _grad_lower(
 
 
 # --------------------------------------------------------------------------------------------------- op definition
-# Each parameter left out, no row, no batch; the last has sizes that are no multiple of a vector register.
+# Each parameter left out, no row, no batch; the last has sizes that are not multiples of a vector register.
 _CASES = (
     Case(((3, 5), (5,), (5,)), {}),
     Case(((2, 3, 4), (12,), (12,)), {"epsilon": 1e-3}),

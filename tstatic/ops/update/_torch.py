@@ -86,6 +86,7 @@ def with_skip(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], input
     @functools.wraps(lower)
     def skipping(torch: Any, *values: Any, **attrs: Any) -> Any:
         news = lower(torch, *values[:at], *values[at + 1 :], **attrs)
+        # Computed in any case: the flag stays on the device, which chooses.
         skip = values[at]
         if skip is None:
             return news

@@ -30,6 +30,7 @@ def _adamax_lower(
     p, g = torch_start(torch, param, grad, master)
     new_m = beta1 * m.to(p.dtype) + (1 - beta1) * g
     new_norm = torch.maximum(g.abs(), beta2 * norm.to(p.dtype) + epsilon)
+    # In float64: 1 - beta1^t loses digits where the power is near 1.
     rate = (lr.double() / (1 - pow1.double())).to(p.dtype).reshape(())
     new = p - rate * new_m / new_norm
     return torch_end([(param, new), (m, new_m), (norm, new_norm), (master, new)])

@@ -194,6 +194,7 @@ def _adam_lower(
     rate = lr.double().reshape(()) * lr_ratio
     one, two, small = _number(b1, beta1), _number(b2, beta2), _number(eps, epsilon)
     if with_decay:
+        # Decoupled: the decay does not pass through the moments.
         p = p * (1 - rate * coeff).to(p.dtype)
     new_m = one * m.to(p.dtype) + (1 - one) * g
     new_v = two * v.to(p.dtype) + (1 - two) * g * g
@@ -203,6 +204,7 @@ def _adam_lower(
     next1, next2 = (pow1, pow2) if use_global_beta_pow else (pow1 * one, pow2 * two)
 
     def after(old: Any, changed: Any) -> tuple[Any, Any]:
+        # Rows that no sample looked up keep their moments as well.
         if mask is None or not lazy_mode or old is None:
             return old, changed
         looked_up = (mask != 0).reshape(-1, *(1 for _ in p.shape[1:]))
@@ -217,6 +219,7 @@ def _write_adam(
     b2: Any, eps: Any, mask: Any, *, beta1: float, beta2: float, epsilon: float, lazy_mode: bool, use_global_beta_pow: bool,
     lr_ratio: float = 1.0, coeff: float = 0.0, with_decay: bool = False, out: Any,
 ) -> bool:  # fmt: skip
+    # Numbers in tensors would have to be read on the host first.
     given = (b1, b2, eps, *((mask,) if lazy_mode else ()))
     if any(t is not None for t in given) or any(t is None for t in out[:3]):
         return False
