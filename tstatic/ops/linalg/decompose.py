@@ -593,7 +593,7 @@ def pca_lowrank(
         ShapeError: If there are not as many components.
     """
     x = check_variable(x, "x", "pca_lowrank")
-    least = min(x.shape[-2:])  # of which Paddle takes 6 by default
+    least = min(x.shape[-2:])  # Paddle takes 6 of them by default
     count = min(6, least) if q is None else check_int(q, "q", "pca_lowrank", least=0, most=least)
     centred = subtract(x, mean(x, -2, keepdim=True)) if center else x
     u, s, vh = svd(centred)

@@ -107,7 +107,7 @@ def _log_softmax_second(ctx: GradContext) -> list[OpSpec]:
     return specs
 
 
-# Every place of the axis, rank 0, no rows, empty rows; long rows and many short ones take other paths of the kernel.
+# Every place of the axis, rank 0, no rows, empty rows; long rows and many short ones take other paths of the tuned function.
 _CASES = (
     Case(((3, 4),)),
     Case(((2, 3, 4),), {"axis": 1}),
