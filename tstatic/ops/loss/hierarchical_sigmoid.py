@@ -161,6 +161,7 @@ def _torch_paths(torch: Any, label: Any, table: Any, code: Any, num_classes: int
         inside = (table >= 0).cumprod(1).bool()
         return torch.where(inside, table, 0).long(), torch.where(inside, code, 0), inside
     nodes, codes = [], []
+    # A walk from the leaf, written apart from the shifts of the reference, which tests compare it with.
     for c in label.reshape(-1).tolist():
         path = []
         leaf = c + num_classes

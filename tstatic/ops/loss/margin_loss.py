@@ -234,6 +234,7 @@ def margin_cross_entropy(
     )  # fmt: skip
     column = reshape(y, [-1, 1])
     cosine = index_sample(x, column)
+    # acos is NaN beyond 1: the caller normalises both sides, as in Paddle.
     moved = cos(acos(cosine) * times + plus) - minus
     own = cast(one_hot(reshape(y, [-1]), x.shape[1]), x.dtype)
     scores = (x + own * (moved - cosine)) * by

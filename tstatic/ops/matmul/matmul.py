@@ -313,6 +313,7 @@ def fluid_matmul(
     out = matmul(x, y, transpose_x, transpose_y, name)
     if alpha != 1.0:
         out = emit_one("scale", {"X": out}, {"scale": float(alpha)})
+    # Paddle 1.x has no shape [].
     return out if out.shape else emit_one("reshape2", {"X": out}, {"shape": (1,)})
 
 

@@ -61,6 +61,7 @@ def _infer(
     check_parameters(x, count, Scale=scale, Bias=bias, Mean=mean, Variance=variance)
     # Beside 16-bit data the saved statistics are float32, as in Paddle: the backward op subtracts the mean from each element.
     saved = Meta(mean.shape, x.dtype.compute)
+    # ReserveSpace is cuDNN's working memory: there is none here.
     return x, mean, variance, saved, saved, None
 
 
@@ -95,6 +96,7 @@ def _ref(
     **attrs: Any,
 ) -> None:
     layout, epsilon = attrs["data_layout"], attrs["epsilon"]
+    # Statistics that no output takes are computed in scratch.
     own_mean, spread, own_inverse = scratch[-1]
     center = own_mean if saved_mean is None else saved_mean
     inverse = own_inverse if saved_inverse is None else saved_inverse

@@ -187,6 +187,7 @@ def _p_grad(
     np.power(work, np.asarray(order - 1, x.dtype), work)
     np.multiply(work, dx, dx)
     np.multiply(dx, spread(dout, x.shape, axes), dx)
+    # 0 to a negative power is infinite, and NaN times the sign 0.
     np.equal(x, 0, out=mask)
     np.copyto(dx, 0, where=mask)
     np.copyto(dx, 0, where=np.broadcast_to(wide == 0, x.shape))
@@ -492,6 +493,7 @@ def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, 
     size = helper.emit(
         "p_norm", {"X": x}, {"porder": float(p), "axis": axis if len(x.shape) > 1 else 0, "keepdim": True}
     )
+    # A bound, not a summand as in `l2_normalize`: Paddle has both.
     least = helper.emit("clip", {"X": size}, {"min": float(epsilon), "max": math.inf})
     result: Variable = helper.emit("elementwise_div", {"X": x, "Y": least})
     return result

@@ -55,6 +55,7 @@ def _ref(
         np.add(out_two, out_one, out_two)
         out_one.fill(0)
     if ends:
+        # The finished window, from which averages are taken while the next one begins.
         np.add(out_one, out_two, out_three)
         out_one.fill(0)
         out_two.fill(0)
