@@ -50,6 +50,7 @@ class CallRef(Ref):
         self._call_attrs = _names(calls, attrs)
         self._scratch_attrs = _names(scratch_metas, attrs)
         self._fresh_attrs = _names(fresh, fresh_attrs)
+        # `given` is the arrays' metadata, not an attribute.
         self.attrs: frozenset[str] = frozenset((*self._call_attrs, *self._scratch_attrs, *self._fresh_attrs)) - {
             "given"
         }
@@ -62,6 +63,7 @@ class CallRef(Ref):
         for i, meta in enumerate(wide if self.widen else ()):
             if meta is not None and (compute := meta.dtype.compute) is not meta.dtype:
                 wide[i] = meta.with_dtype(compute)
+                # What is not read needs no copy.
                 if i not in self.unread:
                     buffers.append(wide[i])
         if self.scratch_metas is None:

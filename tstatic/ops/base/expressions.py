@@ -34,6 +34,7 @@ def _power(x: Array, y: Array, out: Array) -> None:
 
 def _torch_pair(name: str) -> Any:
     def call(torch: Any, a: Any, b: Any) -> Any:
+        # torch's functions of two tensors take no Python numbers.
         like = a if hasattr(a, "dtype") else b
         return getattr(torch, name)(
             *(v if hasattr(v, "dtype") else torch.as_tensor(v, dtype=like.dtype) for v in (a, b))
@@ -42,8 +43,10 @@ def _torch_pair(name: str) -> Any:
     return call
 
 
+# The factor is 2 / sqrt(pi).
 expr.define("erf", _erf, None, "1.1283791670955126 * exp(-a * a)", triton="tl.erf({a})")
 expr.define("atan2", np.arctan2, _torch_pair("atan2"), "b / (a * a + b * b)", "-a / (a * a + b * b)")
+# Beside a NaN the number is the result, and gets the gradient.
 expr.define("fmax", np.fmax, _torch_pair("fmax"), "(a >= b) | isnan(b)", "~((a >= b) | isnan(b))")
 expr.define("fmin", np.fmin, _torch_pair("fmin"), "(a <= b) | isnan(b)", "~((a <= b) | isnan(b))")
 _POWER = expr.FUNCTIONS["pow"]

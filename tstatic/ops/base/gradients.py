@@ -16,6 +16,7 @@ def passed(ctx: GradContext, x: str = "X", out: str = "Out") -> tuple[str, str] 
 
     ``None`` when either is missing: then there is nothing to do.
     """
+    # A slot may be absent, and an output may have no gradient: both mean that nothing is to be done.
     wanted, outs = ctx.in_grads.get(ctx.inputs[x][0]), ctx.outputs.get(out)
     arriving = ctx.out_grads.get(outs[0]) if outs else None
     return None if wanted is None or arriving is None else (arriving, wanted)
@@ -140,6 +141,7 @@ def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Ou
                 specs.append(OpSpec(type, {first: [a], second: [b], **kept}, {out: [part]}, ctx.attrs))
             if len(parts) > 1:
                 specs.append(OpSpec("sum", {"X": parts}, {"Out": [target]}))
+        # f(x, ddY) is linear in x: its gradient is the forward op's, with ddY in the place of y.
         if x in ctx.in_grads and ddy is not None:
             ins = {first: [x], second: [ddy], out + GRAD: [dout], **kept}
             specs.append(OpSpec(f"{type}_grad", ins, {first + GRAD: [ctx.in_grads[x]]}, ctx.attrs))
@@ -194,6 +196,7 @@ class Emitter:
 
     def __init__(self, ctx: GradContext) -> None:
         self.ctx = ctx
+        # `specs` are in the order of emission, which is the order in which they run.
         self.specs: list[OpSpec] = []
 
     def input(self, slot: str) -> str:

@@ -51,6 +51,7 @@ def in_float32(outputs: int = 1) -> Callable[[Callable[..., None]], Callable[...
     def decorate(ref: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(ref)
         def run(*arrays: Any, **attrs: Any) -> None:
+            # Some slots are lists of arrays.
             flat = [a for group in arrays for a in (group if isinstance(group, list | tuple) else (group,))]
             if not any(map(is_low, flat)):
                 ref(*arrays, **attrs)

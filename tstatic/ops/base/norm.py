@@ -23,6 +23,7 @@ class OutputView:
             self.view = array.reshape(self.shape, copy=False)
             self.copied = False
         except ValueError:
+            # Strides of the memory plan may allow no view: channels in the middle of a larger array.
             self.view = np.empty(self.shape, array.dtype)
             self.copied = True
 
@@ -43,6 +44,7 @@ def check_parameters(x: Meta, count: int, **parameters: Meta | None) -> None:
     for name, meta in parameters.items():
         if meta is None:
             continue
+        # Paddle keeps the parameters of a 16-bit input in float32; both types are taken.
         check_dtype(meta, sorted({x.dtype.compute.name, x.dtype.name}), name)
         if UNKNOWN not in (meta.numel, count) and meta.numel != count:
             raise ShapeError(
@@ -60,4 +62,5 @@ def uses_running_statistics(attrs: Mapping[str, Any]) -> bool:
 
 def running_factor(count: int, attrs: Mapping[str, Any]) -> float:
     """Returns what the variance of ``count`` values is multiplied by for the running one: Bessel's correction, or 1."""
+    # A single value has no unbiased variance.
     return count / (count - 1) if attrs["unbiased_variance"] and count > 1 else 1.0

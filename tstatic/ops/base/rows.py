@@ -23,6 +23,7 @@ def rows_scratch_metas(x: Meta, axis: int, arrays: int) -> tuple[Meta, ...]:
     """Returns the scratch of :func:`by_rows`: the kernel's own, and for an axis that is not the last a buffer per array."""
     at = row_axis(x.rank, axis)
     length = x.shape[at] if x.rank else 1
+    # Rows of no elements need no room.
     rows = x.numel // length if length else 0
     own = tuple(Meta(shape, dtype_of(dtype)) for shape, dtype in rows_scratch(rows, length, x.dtype.np))
     if at >= x.rank - 1:

@@ -97,6 +97,7 @@ def pads_of(
     if algorithm == "SAME":
         pairs = []
         for size, k, s in zip(sizes, kernel, strides, strict=True):
+            # As TensorFlow has it: ceil(size / stride) places, and an odd zero goes to the end.
             total = max((-(-size // s) - 1) * s + k - size, 0)
             pairs.append((total // 2, total - total // 2))
         return tuple(pairs)
@@ -145,6 +146,7 @@ def of_any_batch(rule: Callable[..., Meta]) -> Callable[..., Meta]:
     def infer(rank: int, x: Meta, *rest: Any) -> Meta:
         *metas, attrs = rest
         try:
+            # The batch is left out of the key, so that feeds of all sizes share the entries of a net's layers.
             sizes = known(rank, (x.with_shape((UNKNOWN, *x.shape[1:])), *metas), tuple(attrs.items()))
         except TstaticError:
             # What it says is of the batch that was given.
@@ -167,6 +169,7 @@ def as_metas(buffers: Sequence[Buffer]) -> tuple[Meta, ...]:
 
 def split_batch(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile] | None:
     """Cuts an op on images and its gradient along the batch, or along channels that stand first where there are few images."""
+    # Channels last, a tile of channels would be a piece of every pixel.
     for axis in (0,) if is_last(data_format) else (0, 1):
         found = IMAGES.parts(x.shape[axis], x.numel)
         if found is not None:
@@ -210,6 +213,7 @@ def padding_of(padding: Any, rank: int, last: bool, function: str) -> tuple[tupl
     if isinstance(padding, list | tuple) and padding and all(isinstance(p, list | tuple) for p in padding):
         padding = _from_pairs(padding, rank, last, function)
     else:
+        # Twice as many values are both ends of each axis.
         twice = isinstance(padding, list | tuple) and len(padding) == 2 * rank
         padding = check_ints(padding, 2 * rank if twice else rank, "padding", function)
     if min(padding, default=0) < 0:

@@ -28,6 +28,7 @@ def _block(size: int, last: bool) -> int:
         return COLUMN
     if size <= ROW:
         return ROW
+    # No divisor below an eighth of a block: it would leave many partial sums to add up.
     return next((b for b in range(ROW // 2, ROW // 8, -1) if size % b == 0), ROW // 2)
 
 
@@ -49,6 +50,7 @@ def _groups(shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[
 @lru_cache(maxsize=1024)
 def _partials(shape: Shape, axes: Shape) -> tuple[Shape, ...]:
     """Returns the shapes of what the steps of :func:`sum_calls` write; the last one is the result's."""
+    # NOTE: sizes alone make the blocks, so a sum has the same bits whatever the strides and threads are.
     sizes, summed = _groups(shape, axes)
     done: list[Shape] = []
     while True in summed:
@@ -103,6 +105,7 @@ def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> 
     if x.dtype.kind != "f":
         kept = tuple(s for a, s in enumerate(x.shape) if a not in axes)
         return [(np.add.reduce, (x, tuple(axes), out.dtype, out.reshape(kept, copy=False)))]
+    # Neighbouring axes that are both kept or both summed are one; strides that forbid it lead to a copy.
     grouped = view_of(x, sizes)
     target = view_of(out, _partials(x.shape, tuple(axes))[-1])
     # Strides of 0 would be added up one by one, without BLAS.
@@ -152,6 +155,7 @@ def _sum_copy(x: Any, axes: tuple[int, ...], out: Any) -> None:
 
 
 def _product(x: Any, count: int, last: bool, out: Any) -> tuple[Any, tuple[Any, ...]]:
+    # A row is summed by a vector on its right, a column by one on its left.
     vector = ones(count, x.dtype)
     return np.matmul, (x, vector, out) if last else (vector, x, out)
 
@@ -179,6 +183,7 @@ def dot_calls(x: Any, y: Any, out: Any, scratch: Sequence[Any]) -> Calls:
     dot = _dot_of_complex if x.dtype.kind == "c" else np.vecdot
     if out.size == 0 or not scratch:
         return [(dot, (x, y, out))]
+    # In blocks, whose sums are added pairwise: the error of one long dot grows with its length.
     whole, rest = divmod(size, DOT)
     shape = (*x.shape[:-1], whole, DOT)
     many = [view_of(a[..., : whole * DOT], shape) for a in (x, y)]

@@ -21,6 +21,7 @@ def torch_gradient(function: Callable[..., Any], inputs: int, wanted: Sequence[i
         ins, arriving = list(tensors[:inputs]), tensors[inputs:]
         for at in wanted:
             if ins[at] is not None:
+                # Leaves of a new graph: the plan's tensors belong to none, and a form may write over its inputs.
                 ins[at] = ins[at].detach().clone().requires_grad_()
         leaves = [ins[at] for at in wanted if ins[at] is not None]
         with torch.enable_grad():
@@ -34,6 +35,7 @@ def torch_gradient(function: Callable[..., Any], inputs: int, wanted: Sequence[i
         found = [None] * len(leaves)
         if pairs:
             found = torch.autograd.grad([r for r, _ in pairs], leaves, [g for _, g in pairs], allow_unused=True)
+        # An input that no result depends on has the gradient 0.
         each = iter([torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)])
         made = tuple(None if ins[at] is None else next(each) for at in wanted)
         return made if len(made) > 1 else made[0]

@@ -22,6 +22,7 @@ def torch_function(path: str) -> Callable[..., Any]:
             return reduce(getattr, steps, torch)(*arguments)
         if not path.startswith(_FUNCTIONAL):
             return reduce(getattr, steps, torch)(*arguments, out=out)
+        # torch.nn.functional takes no `out`; the operators below it do.
         return getattr(torch.ops.aten, steps[-1]).out(*arguments, out=out)
 
     return call
@@ -50,6 +51,7 @@ def product(torch: Any, x: Any, y: Any, out: Any) -> Any:
     if out.dim() > 2 and not out.is_contiguous():
         # Heads in a packed result: batches that lie at several distances.
         torch.matmul(x, y, out=out)
+    # One product of all rows, instead of one for each matrix of the batch.
     elif y.dim() == 2 and x.is_contiguous() and out.is_contiguous():
         torch.mm(x.view(_count(x.shape[:-1]), inner), y, out=out.view(_count(x.shape[:-1]), columns))
     elif out.dim() == 2:
@@ -57,12 +59,14 @@ def product(torch: Any, x: Any, y: Any, out: Any) -> Any:
     else:
         batch = out.shape[:-2]
         count = _count(batch)
+        # A copy only where an operand is broadcast: bmm takes three axes, in order.
         x = x.expand(*batch, rows, inner).reshape(count, rows, inner)
         y = y.expand(*batch, inner, columns).reshape(count, inner, columns)
         torch.bmm(x, y, out=out.view(count, rows, columns))
     return out
 
 
+# As int64 they take 128 MiB.
 MOST_PRODUCTS = 1 << 24
 """Products of integers that are in memory at a time."""
 

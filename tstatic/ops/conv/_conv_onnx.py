@@ -67,6 +67,7 @@ def pool(g: Graph, x: Value, pooling: Any, layout: str, average: bool, exclusive
             return back(g, g(f"Global{op}", source), x.rank, layout)
         if UNKNOWN in sizes:
             raise g.unknown(x, "the sizes that adaptive windows divide")
+        # ONNX has no adaptive windows; equal ones are plain windows, as long as the stride.
         if any(s % k for s, k in zip(sizes, kernel, strict=True)):
             raise g.refuse("for adaptive windows of unequal sizes")
         kernel = strides = [s // k for s, k in zip(sizes, kernel, strict=True)]
@@ -80,11 +81,14 @@ def pool(g: Graph, x: Value, pooling: Any, layout: str, average: bool, exclusive
             (o - 1) * s + k - n - a
             for o, s, k, n, (a, _) in zip(pooling.outs, strides, kernel, sizes, pads, strict=True)
         ]
+        # ONNX counts such places as padding, Paddle does not count them.
         if average and not exclusive and any(e > b for e, (_, b) in zip(ends, pads, strict=True)):
             raise g.refuse("for averages over windows that hang over the padding")
         pads = [(a, max(e, b)) for (a, b), e in zip(pads, ends, strict=True)]
+    # A window of padding alone has no maximum and no average; runtimes differ in what they give.
     if any(max(pair) >= k for pair, k in zip(pads, kernel, strict=True)):
         raise g.refuse("for padding as wide as the window")
+    # Adaptive windows have no padding to count.
     own: dict[str, Any] = {"count_include_pad": int(not exclusive and not pooling.adaptive)} if average else {}
     shared: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": _ends(tuple(pads))}
     if not places:
@@ -116,6 +120,7 @@ def resize(g: Graph, x: Value, resize: Any, layout: str) -> Value:
         raise g.refuse("for a scale along some axes only")
     else:
         sizes = g.join([g.sizes(source, 0, 2), g.ints(resize.outs)])
+    # Paddle's nearest place: rounded half up with aligned corners, else rounded down.
     rounding = ("round_prefer_ceil" if align else "floor") if resize.method == "nearest" else None
     made = g(
         "Resize", source, None, scales, sizes, mode=resize.method, coordinate_transformation_mode=where,
@@ -139,6 +144,7 @@ def unpool(g: Graph, x: Value, indices: Value) -> Value:
     count = g.ints([int(np.prod(target[2:]))])
     empty = g.full(g.join([rows, count]), np.zeros((), x.dtype.np), x.dtype)
     inside = g.join([rows, g.ints([int(np.prod(g.known(x, range(2, x.rank))))])])
+    # allowzero: a size of 0 is meant as such, not copied.
     values, places = (g("Reshape", v, inside, allowzero=1) for v in (x, g.cast(indices, int64)))
     filled = g("ScatterElements", empty, places, values, axis=2)
     return g("Reshape", filled, g.join([rows, g.ints(target[2:])]), allowzero=1)
@@ -152,6 +158,7 @@ def unfold(g: Graph, x: Value, window: Any) -> Value:
     pads = [0, 0, *(a for a, _ in window.pads), 0, 0, *(b for _, b in window.pads)]
     wide = g("Pad", x, g.ints(pads), g.const(np.zeros((), x.dtype.np))) if any(pads) else x
     taps = []
+    # ONNX has no unfold: one strided slice for each place of the window.
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
             low = [i * window.dilations[0], j * window.dilations[1]]

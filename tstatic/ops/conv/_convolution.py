@@ -191,6 +191,7 @@ def infer_transposed(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> M
     extra = per_axis(attrs["output_padding"], rank) or (0,) * rank
     outs = []
     for axis, (low, stride, dilation) in enumerate(zip(smallest, window.strides, window.dilations, strict=True)):
+        # A convolution maps `stride` sizes to one; torch allows as many as the dilation, if that is larger.
         limit = max(stride, dilation)
         if low == UNKNOWN:
             outs.append(asked[axis] if asked else UNKNOWN)
@@ -259,6 +260,7 @@ class Product:
                 slices = [large[:, :, p], filters[:, :, a], small[:, :, i]]
                 place, slices[self.side] = slices[self.side], part
                 self.run(*slices, plane, needs)
+                # Products of an output place follow each other, so the first one writes; those of an input place do not.
                 if self.side == 2 and k == 0:
                     np.copyto(place, part)
                 else:
@@ -266,8 +268,11 @@ class Product:
         return list(scratch[1 + self.buffers :])
 
 
+# The side, the number of buffers, their shapes, and the function; sides are x, filters and y.
 OUTPUT = Product(2, 4, lambda x, w, y, *rest: conv2d_forward_scratch(x, w, *rest), conv2d_forward)
+# The function takes what it writes last, so the sides change places.
 INPUT_GRAD = Product(0, 5, conv2d_input_grad_scratch, lambda x, w, y, *rest: conv2d_input_grad(y, w, x, *rest))
+# Here the filters come last.
 FILTER_GRAD = Product(
     1,
     5,
@@ -328,6 +333,7 @@ def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str
     work = _effort(small, w, data_format)
     columns = numel(spatial(small.shape, data_format))
     most = 16 if w.numel <= _LARGE_FILTER // 4 or axis < 0 else target.shape[0] * columns // _COLUMNS
+    # Images first: tiles along the channels build the same columns each.
     parts = _parts(target.shape[0], work, most)
     if parts is not None:
         return tiles(parts, 0, WHOLE, 0)
@@ -343,6 +349,7 @@ def split_filters(w: Meta, small: Meta, groups: int, data_format: str) -> list[T
     channels of the small side; the other side is read whole.
     """
     work = _effort(small, w, data_format)
+    # Each tile of a large filter has its own rows, at least 128, so nothing is added up.
     if w.numel > _LARGE_FILTER and groups == 1:
         parts = _parts(w.shape[0], work, max(2, w.shape[0] // 128))
         return tiles(parts, -1 if is_last(data_format) else 1, WHOLE, 0)

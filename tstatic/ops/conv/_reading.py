@@ -46,11 +46,13 @@ class Reading:
         axes: list[list[tuple[Array, Array, Array | None]]] = []
         for place, size, stride in zip(places, sizes, strides, strict=True):
             kind = place.dtype
+            # rint rounds a half to the even pixel, as torch's nearest does.
             below = np.rint(place) if nearest else np.floor(place)
             part = place - below
             pixels = [(below, None)] if nearest else [(below, False), (below + 1, True)]
             axes.append([])
             for pixel, above in pixels:
+                # A comparison, since NaN is on neither side and gets weight 0.
                 seen = ((pixel >= 0) & (pixel <= size - 1)).astype(kind)
                 # Outside of the image, and where a place is NaN, any pixel is read, with weight 0.
                 index = np.where(seen > 0, pixel, 0).astype(np.int64) * stride
@@ -62,6 +64,7 @@ class Reading:
                     axes[-1].append((index, seen * (1 - part), -seen))
         self.axes = len(axes)
         self.corners: list[tuple[Array, Array, list[Array]]] = []
+        # Two neighbours along each axis: 4 corners in an image, 8 in a volume.
         for corner in product(*axes):
             index = corner[0][0] + first
             for other, _, _ in corner[1:]:
@@ -93,6 +96,7 @@ class Reading:
     def spread(self, grads: Array, rows: Array) -> None:
         """Adds the gradients ``[points, c]`` of what was read to those of the pixels, ``rows`` ``[pixels, c]``."""
         for index, weight, _ in self.corners:
+            # `add_rows`: several points read one pixel.
             add_rows(rows, index, grads * weight[:, None])
 
     def slopes(self, rows: Array, grads: Array) -> list[Array]:
@@ -114,6 +118,7 @@ def torch_read(torch: Any, x: Any, ys: Any, xs: Any) -> Any:
     """Returns what a torch tensor ``[b, c, h, w]`` holds at places ``[b, points]``, 0 outside: ``[b, c, points]``."""
     b, c, h, w = x.shape
     flat = x.reshape(b, c, h * w)
+    # Detached: gradients reach the places through the weights; floor is constant between pixels.
     y0, x0 = ys.detach().floor(), xs.detach().floor()
     total = x.new_zeros(b, c, ys.shape[1])
     for dy, dx in product((0, 1), repeat=2):

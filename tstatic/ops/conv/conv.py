@@ -82,6 +82,7 @@ def _references(transposed: bool) -> tuple[Ref, Ref]:
         layout = attrs["data_format"]
         gradient = first(dout, layout)
         if dx is not None:
+            # Each product takes its buffers from the front and returns the rest.
             scratch = source.compute(sides(first(dx, layout), w, gradient), window(dx, w, attrs), scratch)
         if dw is not None:
             FILTER_GRAD.compute(sides(first(x, layout), dw, gradient), window(x, dw, attrs), scratch)
@@ -153,6 +154,7 @@ def _transposed_lower(torch: Any, x: Any, w: Any, **attrs: Any) -> Any:
     window = Window(source.shape[2:], w.shape[2:], attrs)
     rank = len(window.kernel)
     function = getattr(torch.nn.functional, f"conv_transpose{rank}d")
+    # Without padding: torch has one value for both ends of an axis, Paddle two.
     full = function(source, filters, None, window.strides, 0, 0, window.groups, window.dilations)
     # Output padding and odd paddings: crop the whole result, after widening it with zeros where it is too small.
     given, kernel = (Meta(tuple(t.shape), dtype_of(str(t.dtype))) for t in (x, w))
@@ -171,11 +173,13 @@ def _transposed_grad_lower(
     layout = attrs["data_format"]
     source, gradient = (torch_first(t, layout) for t in (x, dout))
     window = Window(source.shape[2:], w.shape[2:], attrs)
+    # The gradient of a transposed convolution is the plain one, and the filters have the layout that it takes.
     dx = torch_back(_convolve(torch, gradient, w, window), layout, x.dtype) if wanted[0] else None
     return dx, _backward(torch, source, gradient, w, window, (False, True))[1] if wanted[1] else None
 
 
 # ------------------------------------------------------------------------------------------------------- op definitions
+# Padding alike and not, groups, dilation, strides, both layouts, SAME and VALID; 8 and 9 channels, a vector and one more.
 _CASES = (
     Case(((2, 3, 5, 6), (4, 3, 3, 3)), {"paddings": (1, 1)}),
     Case(((2, 4, 5, 5), (6, 2, 3, 2)), {"groups": 2, "strides": (2, 1)}),
@@ -194,6 +198,7 @@ _CASES = (
     Case(((2, 9, 6, 5), (8, 9, 3, 3)), {"strides": (2, 2), "dilations": (1, 2), "paddings": (0, 1, 2, 1)}),
     Case(((2, 5, 6, 8), (10, 8, 2, 3)), {"data_format": "NHWC"}),
 )
+# One filter per channel and two, each kind of padding, channels last, no image.
 _DEPTHWISE_CASES = (
     Case(((2, 3, 5, 6), (3, 1, 3, 3)), {"groups": 3, "paddings": (1, 1)}),
     Case(((2, 2, 5, 5), (4, 1, 2, 3)), {"groups": 2, "strides": (2, 1), "paddings": (0, 1, 2, 0)}),
@@ -203,6 +208,7 @@ _DEPTHWISE_CASES = (
     Case(((1, 2, 6, 7), (2, 1, 3, 2)), {"groups": 2, "padding_algorithm": "SAME", "strides": (2, 2)}),
     Case(((1, 1, 4, 4), (2, 1, 3, 3)), {"groups": 1}),
 )
+# The cases of images along three axes.
 _CASES_3D = (
     Case(((2, 2, 3, 4, 4), (3, 2, 2, 3, 3)), {"paddings": (1, 1, 1)}),
     Case(((1, 4, 4, 4, 3), (2, 2, 3, 2, 2)), {"groups": 2, "strides": (2, 1, 1)}),
@@ -212,6 +218,7 @@ _CASES_3D = (
     Case(((1, 1, 4, 4, 5), (2, 1, 3, 3, 2)), {"padding_algorithm": "SAME", "strides": (2, 2, 2)}),
     Case(((1, 1, 3, 3, 3), (1, 1, 3, 3, 3)), {"padding_algorithm": "VALID"}),
 )
+# As above, and both ways to choose the output's size.
 _TRANSPOSED_CASES = (
     Case(((2, 3, 4, 5), (3, 4, 3, 3)), {"paddings": (1, 1)}),
     Case(((2, 4, 3, 4), (4, 2, 3, 2)), {"groups": 2, "strides": (2, 1)}),
@@ -227,6 +234,7 @@ _TRANSPOSED_CASES = (
     Case(((2, 8, 4, 3), (8, 9, 3, 2)), {"strides": (2, 1), "paddings": (1, 0)}),
     Case(((1, 4, 3, 8), (8, 9, 3, 3)), {"data_format": "NHWC"}),
 )
+# The transposed cases along three axes.
 _TRANSPOSED_CASES_3D = (
     Case(((2, 2, 2, 3, 3), (2, 3, 2, 3, 2)), {"paddings": (1, 1, 0)}),
     Case(((1, 4, 2, 2, 3), (4, 2, 3, 2, 2)), {"groups": 2, "strides": (2, 1, 1)}),
@@ -239,6 +247,7 @@ _TRANSPOSED_CASES_3D = (
     Case(((0, 2, 3, 3, 3), (2, 2, 2, 2, 2)), {}),
     Case(((1, 1, 2, 3, 2), (1, 2, 3, 3, 2)), {"padding_algorithm": "SAME", "strides": (2, 2, 2)}),
 )
+# Depthwise: each group is one channel.
 _DEPTHWISE_TRANSPOSED_CASES = (
     Case(((2, 3, 4, 5), (3, 1, 3, 3)), {"groups": 3, "paddings": (1, 1)}),
     Case(((2, 2, 4, 4), (2, 1, 2, 3)), {"groups": 2, "strides": (2, 1), "paddings": (0, 1, 2, 0)}),

@@ -87,7 +87,9 @@ class _Places:
         self.outs = offset.shape[2:]
         self.pixels = math.prod(self.outs)
         self.channels = c
+        # A group of offsets as an image of its own: all of its channels are read at the same places.
         self.rows = as_rows(x.reshape(n * deformable_groups, c // max(deformable_groups, 1), h, w))
+        # y, then x, for each place of the filters: the order of Paddle.
         moved = offset.reshape(n, deformable_groups, self.kernel, 2, *self.outs)
         places = []
         for axis in range(2):
@@ -96,11 +98,13 @@ class _Places:
             starts = np.arange(self.outs[axis]) * strides[axis]
             grid = along[:, None, None] + (starts[:, None] if axis == 0 else starts[None, :])
             places.append(np.ascontiguousarray(moved[:, :, :, axis] + grid.astype(x.dtype)).reshape(-1))
+        # Where the rows of each image and group begin.
         first = np.repeat(np.arange(n * deformable_groups) * (h * w), self.kernel * self.pixels)
         self.reading = Reading(places, (h, w), first)
 
     def columns(self, points: Array) -> Array:
         """Returns ``[n, groups, channels / groups * kernel, pixels]`` from ``[points, channels / parts]``."""
+        # Channels before the places of the filter: the order that filters have.
         wide = points.reshape(self.batch, self.parts, self.kernel, self.pixels, -1).transpose(0, 1, 4, 2, 3)
         return np.ascontiguousarray(wide).reshape(self.batch, self.groups, -1, self.pixels)
 
@@ -110,6 +114,7 @@ class _Places:
         return np.ascontiguousarray(wide).reshape(self.reading.points, -1)
 
 
+# Columns as of a plain convolution, then one product per group.
 def _ref(
     x: Array, offset: Array, mask: Array | None, filter: Array, out: Array, *, strides: Sequence[int],
     paddings: Sequence[int], dilations: Sequence[int], groups: int, deformable_groups: int,
@@ -138,12 +143,15 @@ def _grad_ref(
     weights = filter.reshape(groups, len(filter) // groups, -1)
     arrived = dout.reshape(len(x), groups, len(filter) // groups, at.pixels)
     shares = None if mask is None else mask.reshape(-1, 1)
+    # The columns are read once for both gradients.
     points = at.reading.read(at.rows) if dfilter is not None or dmask is not None else None
     if dfilter is not None:
         assert points is not None
         columns = at.columns(points if shares is None else points * shares)
+        # One product per image, added up over the batch afterwards, in its order.
         np.copyto(dfilter, np.matmul(arrived, columns.swapaxes(2, 3)).sum(axis=0).reshape(filter.shape))
     grads = at.points(np.matmul(weights.swapaxes(1, 2), arrived))
+    # Before `grads` is multiplied by the mask, whose slope is what was read without it.
     if dmask is not None:
         assert points is not None
         np.copyto(dmask, np.einsum("pc,pc->p", points, grads).reshape(dmask.shape))
@@ -183,6 +191,7 @@ def _lower(
     return made.reshape(n, filter.shape[0], oh, ow)
 
 
+# As of a plain convolution, but paddings are alike at both ends.
 _ATTRS: dict[str, Any] = {
     "strides": Attr((1, 1), "ints", positive), "paddings": Attr((0, 0), "ints", not_negative),
     "dilations": Attr((1, 1), "ints", positive),
@@ -190,6 +199,7 @@ _ATTRS: dict[str, Any] = {
     "deformable_groups": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"),
     "im2col_step": Attr.idle(64, "results do not depend on how many images are worked on at once"),
 }  # fmt: skip
+# The bends of linear interpolation lie at whole pixels.
 _GAPS = tuple(float(k) for k in range(-2, 3))
 # One image of [n, 2, h, w] and its filters, version 2 with a mask.
 _CASES = (

@@ -89,6 +89,7 @@ def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, nam
         if isinstance(size, Variable):
             line = _line_when_run(size, align_corners, theta.dtype)
         else:
+            # Without aligned corners -1 and 1 are the borders, half a pixel outside of the first middle and the last.
             end = 0.0 if size == 1 else 1.0 if align_corners else 1.0 - 1.0 / size
             line = linspace(-end, end, size, theta.dtype)
         line = reshape(line, [-1, *[1] * (column + 1)])
@@ -129,12 +130,15 @@ def _pixels(x: Array, size: int, padding_mode: str, align_corners: bool) -> tupl
     place = np.asarray(place, x.dtype)
     if padding_mode == "reflection":
         low, length = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
+        # One pixel, with aligned corners: every place is reflected onto it.
         if length == 0.0:
             return np.zeros_like(place), 0.0
         away = np.abs(place - low)
+        # The distance within two lengths, there and back; a reflection turns the slope around.
         rest = away - np.floor(away * (0.5 / length)) * (2.0 * length)
         slope = np.where((place < low) != (rest > length), -slope, slope)
         place = np.minimum(rest, 2.0 * length - rest) + low
+    # On the border itself the place is held, so it has no slope.
     if padding_mode != "zeros":
         slope = np.where((place > 0) & (place < size - 1), slope, 0.0)
         place = np.clip(place, 0.0, size - 1.0)
@@ -148,6 +152,7 @@ def _reading(
     sizes = x.shape[2:]
     flat = grid.reshape(-1, len(sizes))
     places, slopes = zip(
+        # The grid has x first, the sizes have it last.
         *(_pixels(flat[:, -1 - axis], size, padding_mode, align_corners) for axis, size in enumerate(sizes)),
         strict=True,
     )
@@ -172,6 +177,7 @@ def _grad_ref(
         reading.spread(grads, rows)
         store_rows(rows, dx)
     if dgrid is not None:
+        # By the chain rule, from pixels to places between -1 and 1.
         along = [found * slope for found, slope in zip(reading.slopes(as_rows(x), grads), slopes, strict=True)]
         np.copyto(dgrid, np.stack(along[::-1], axis=-1).reshape(dgrid.shape))
 
@@ -179,6 +185,7 @@ def _grad_ref(
 def _lower(torch: Any, x: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
     shape = (*x.shape[:2], *grid.shape[1:-1])
     if 0 in shape:
+        # torch refuses images and grids without elements.
         return x.new_zeros(shape)
     return torch.nn.functional.grid_sample(x, _near(torch, grid), mode, padding_mode, align_corners)
 

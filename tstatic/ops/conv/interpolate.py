@@ -57,11 +57,14 @@ def axis_taps(
         align_corners, align_mode: As above.
         dtype: Float type of the weights. Places are found in float64; for nearest in float32, as Paddle and torch do.
     """
+    # In float64 the nearest place would round otherwise, and differ where it lies between two pixels.
     kind: Any = np.float32 if method == "nearest" else np.float64
     place = np.arange(out, dtype=kind)
     if align_corners:
+        # A single place reads the first one.
         ratio = kind((size - 1) / (out - 1)) if out > 1 else kind(0)
     else:
+        # The given scale, not the rounded sizes, is the ratio: 5 * 0.5 gives 2 places, 2 apart.
         ratio = kind(1.0 / scale) if scale > 0 else kind(size / out) if out else kind(0)
     if method == "nearest":
         source = place * ratio + kind(0.5) if align_corners else place * ratio
@@ -83,6 +86,7 @@ def axis_taps(
 
 def _cubic(distance: Array) -> Array:
     """Returns Keys' cubic kernel with a = -0.75."""
+    # Paddle's and torch's constant; Keys' own was -0.5.
     a = -0.75
     d = np.abs(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
@@ -153,6 +157,7 @@ def _scratch(x: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
     layout, dtype = attrs["data_layout"], x.dtype.compute
     shape = first_shape(x.shape, layout)
     chain = _chain(shape, Resize(shape[2:], attrs))
+    # The last buffer is for further taps of any axis, so it has the largest size.
     return (*(Meta(s, dtype) for s in chain), Meta((max(map(math.prod, chain)),), dtype))
 
 
@@ -164,6 +169,7 @@ def _weights(weight: Array, axis: int, rank: int) -> Array:
 def _ref(x: Array, out: Array, scratch: Sequence[Array], **attrs: Any) -> None:
     source = first(x, attrs["data_layout"])
     resize = Resize(source.shape[2:], attrs)
+    # Axis by axis: 4 + 4 cubic taps in an image instead of 4 * 4.
     for axis, taps in enumerate(resize.taps(out.dtype)):
         target = scratch[axis]
         for k, (place, weight) in enumerate(taps):
@@ -196,6 +202,7 @@ def _grad_ref(x: Array, dout: Array, dx: Array, scratch: Sequence[Array], **attr
         target.fill(0)
         lead: tuple[Any, ...] = (slice(None),) * (axis + 2)
         for place, weight in taps:
+            # Place by place: one input place has several readers, which are added in order.
             for i, (p, w) in enumerate(zip(place.tolist(), weight, strict=True)):
                 here = target[(*lead, p)]
                 part = gradient[(*lead, i)]
@@ -205,6 +212,7 @@ def _grad_ref(x: Array, dout: Array, dx: Array, scratch: Sequence[Array], **attr
 
 
 def _cost(x: Meta, out: Meta) -> Cost:
+    # An estimate: 8 operations for each place, whatever the method.
     return Cost(8.0 * out.numel, float(x.nbytes + out.nbytes))
 
 
@@ -227,6 +235,7 @@ def _torch_resize(torch: Any, source: Any, attrs: Mapping[str, Any], tables: Any
             index = tables(torch, place, torch.int64, source.device)
             shape = (-1, *[1] * (source.dim() - axis - 3))
             factor = tables(torch, weight.tolist(), source.dtype, source.device).reshape(shape)
+            # As in the reference: the first tap first.
             total = total + source.index_select(axis + 2, index) * factor
         source = total
     return source
@@ -289,6 +298,7 @@ def _cases(rank: int) -> tuple[Case, ...]:
     )
 
 
+# The nearest place has one op for all ranks.
 _OTHER_RANKS = (
     _case((1, 2, 3, 2, 4), (2, 3, 5), align_corners=False),
     _case((1, 3, 2, 2, 2), (4, 1, 3), align_corners=True),

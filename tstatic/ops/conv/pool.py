@@ -79,8 +79,10 @@ def pooled_size(size: int, kernel: int, stride: int, pad: tuple[int, int], ceil_
     With ``ceil_mode`` a last window may hang over the end, wherever it begins (torch leaves it out if it would begin in
     the padding behind the input). An input that is smaller than the window, by less than a stride, has one window.
     """
+    # Rounded up, so that a last window covers what is left over.
     room = size + pad[0] + pad[1] - kernel + (stride - 1 if ceil_mode else 0)
     if room < 0:
+        # Paddle's division rounds towards 0, so a window a little larger than the input counts once.
         return int(size > 0 and -room < stride)
     return room // stride + 1
 
@@ -137,6 +139,7 @@ class Pooling:
         """Returns paddings for ``torch.nn.functional.pad``, with what a last window needs beyond them; a negative one crops."""
         pads: list[int] = []
         for size, k, s, (before, after), out in self._axes:
+            # Missing places behind the last window are padding; superfluous ones are cropped.
             pads = [before, max(after, (out - 1) * s + k - size - before), *pads]
         return pads
 
@@ -225,6 +228,7 @@ def _torch_function(torch: Any, name: str, rank: int) -> Any:
 def _alike(pooling: Pooling, maximum: bool) -> bool:
     """Whether torch pools like this by itself: paddings alike at both ends, and as many windows."""
     pads = pooling.torch_pads()
+    # torch takes padding of at most half a window.
     alike = all(pads[2 * i] == pads[2 * i + 1] and 2 * pads[2 * i] <= k for i, k in enumerate(pooling.kernel[::-1]))
     return alike and (maximum or not pooling.ceil_mode)
 
@@ -246,6 +250,7 @@ def _torch_plan(
     rank, pads = len(pooling.sizes), pooling.torch_pads()
     if _alike(pooling, maximum):
         return x, pads[::-2], not exclusive, None
+    # Minus infinity is not the maximum of a window that holds a number.
     padded = torch.nn.functional.pad(x, pads, value=-float("inf") if maximum else 0.0)
     zeros = [0] * rank
     if maximum:
@@ -254,6 +259,7 @@ def _torch_plan(
     if extents is None:
         ones = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype, device=x.device)
         ones = torch.nn.functional.pad(ones, pads)
+        # A count of what lies inside: the sum of ones under each window.
         divisor = _torch_function(torch, "avg_pool", rank)(ones, pooling.kernel, pooling.strides, divisor_override=1)
     else:
         divisor = _outer(torch, [tables(torch, e, x.dtype, x.device) for e in extents])
@@ -275,6 +281,7 @@ def _torch_pool(torch: Any, x: Any, tables: Any, **attrs: Any) -> Any:
         return pool(source, pooling.kernel, pooling.strides, pads)
     if divisor is None:
         return pool(source, pooling.kernel, pooling.strides, pads, False, counts)
+    # Sums, which are divided by the counts of Paddle.
     sums = pool(source, pooling.kernel, pooling.strides, divisor_override=1)
     return (sums / divisor)[..., *map(slice, pooling.outs)]
 
@@ -289,6 +296,7 @@ def _torch_pool_grad(torch: Any, x: Any, dout: Any, tables: Any, **attrs: Any) -
         if maximum:
             index = _torch_function(torch, "adaptive_max_pool", rank)(x, pooling.outs, return_indices=True)[1]
             return getattr(aten, f"adaptive_max_pool{rank}d_backward")(dout, x, index)
+        # The gradient of a single window is one number per channel.
         if pooling.outs == (1,) * rank:
             return torch.div(dout.expand(x.shape), math.prod(pooling.sizes))
         return getattr(aten, f"_adaptive_avg_pool{rank}d_backward")(dout, x)
@@ -305,6 +313,7 @@ def _torch_pool_grad(torch: Any, x: Any, dout: Any, tables: Any, **attrs: Any) -
         override = None
         if divisor is not None:
             dout, override = dout / divisor[..., *map(slice, pooling.outs)], 1
+            # torch makes every window that fits the padded input; those that Paddle leaves out have gradient 0.
             places = [(n - k) // s + 1 for n, k, s in zip(source.shape[2:], kernel, strides, strict=True)]
             missing = [m for n, d in zip(places[::-1], pooling.outs[::-1], strict=True) for m in (0, n - d)]
             dout = torch.nn.functional.pad(dout, missing) if any(missing) else dout
@@ -348,6 +357,7 @@ def _cost(x: Meta, out: Meta, **attrs: Any) -> Cost:
 
 
 def _grad_cost(x: Meta, out: Meta, dout: Meta, dx: Meta, **attrs: Any) -> Cost:
+    # Maxima are looked for again, and each average is spread.
     return _cost(x, out, **attrs).times(2)
 
 
@@ -355,6 +365,7 @@ def _both(shape: tuple[int, ...], **attrs: Any) -> tuple[Case, ...]:
     return tuple(Case((shape,), {"pooling_type": kind, **attrs}) for kind in ("max", "avg"))
 
 
+# For each option a maximum and an average; what only averages can have comes without its maximum.
 _CASES_2D = (
     *_both((2, 3, 4, 6), ksize=(2, 2), strides=(2, 2)),
     *_both((2, 2, 5, 7), ksize=(3, 3), strides=(2, 2), paddings=(1, 1)),
@@ -373,6 +384,7 @@ _CASES_2D = (
     *_both((1, 1, 1, 1), ksize=(1, 1)),
     *_both((2, 6, 5, 2), ksize=(2, 3), adaptive=True, data_format="NHWC"),
 )
+# The options along three axes.
 _CASES_3D = (
     *_both((2, 2, 4, 4, 2), ksize=(2, 2, 2), strides=(2, 2, 2)),
     *_both((1, 2, 4, 5, 3), ksize=(3, 3, 2), strides=(2, 2, 1), paddings=(1, 1, 0), exclusive=False),
@@ -446,6 +458,7 @@ def _index_lower(torch: Any, x: Any, *, tables: Any = fresh, **attrs: Any) -> An
     rank, source = len(pooling.sizes), x if x.is_floating_point() else x.double()
     if pooling.adaptive:
         out, index = _torch_function(torch, "adaptive_max_pool", rank)(source, pooling.outs, return_indices=True)
+        # Places are int32, as in Paddle.
         return out.to(x.dtype), index.int()
     padded = torch.nn.functional.pad(source, pooling.torch_pads(), value=-float("inf"))
     pool = _torch_function(torch, "max_pool", rank)
@@ -470,11 +483,14 @@ def _index_grad_ref(x: Array, mask: Array, dout: Array, dx: Array, scratch: Sequ
 
 
 def _index_grad_lower(torch: Any, x: Any, mask: Any, dout: Any) -> Any:
+    # In float32: one place may be the maximum of several windows, and their gradients add up.
     target = torch_wide(torch.zeros_like(x, memory_format=torch.contiguous_format)).flatten(2)
+    # A window of padding alone has the place -1.
     given = torch.where(mask < 0, 0, torch_wide(dout)).flatten(2)
     return target.scatter_add(2, mask.clamp(min=0).flatten(2).long(), given).view(x.shape).to(x.dtype)
 
 
+# As above, for the ops that return places, which have fewer options.
 _INDEX_CASES_2D = (
     Case(((2, 3, 4, 6),), {"ksize": (2, 2), "strides": (2, 2)}),
     Case(((2, 2, 5, 7),), {"ksize": (3, 3), "strides": (2, 2), "paddings": (1, 1)}),
@@ -487,6 +503,7 @@ _INDEX_CASES_2D = (
     Case(((1, 1, 1, 1),), {"ksize": (1, 1)}),
 )
 
+# The same along three axes.
 _INDEX_CASES_3D = (
     Case(((2, 2, 4, 4, 2),), {"ksize": (2, 2, 2), "strides": (2, 2, 2)}),
     Case(((1, 2, 4, 5, 3),), {"ksize": (3, 3, 2), "strides": (2, 2, 1), "paddings": (1, 1, 0)}),

@@ -28,6 +28,7 @@ class Blocks(Window):
 
     def __init__(self, sizes: Sequence[int], attrs: Mapping[str, Any]) -> None:
         top, left, bottom, right = attrs["paddings"]
+        # The base class has the two ends of an axis side by side.
         super().__init__(sizes, attrs["kernel_sizes"], {**attrs, "paddings": (top, bottom, left, right)})
         self.sizes = tuple(sizes)
         self.outs = self.outputs(sizes)
@@ -61,6 +62,7 @@ class Blocks(Window):
 def _columns(y: Array, blocks: Blocks, channels: int) -> tuple[Array, bool]:
     """Returns ``y`` as ``[n, c, kh, kw, oh, ow]``, and whether that is a copy."""
     shape = (y.shape[0], channels, *blocks.kernel, *blocks.outs)
+    # A view where the strides allow one; else a copy that is written back at the end.
     try:
         return y.reshape(shape, copy=False), False
     except ValueError:
@@ -70,6 +72,7 @@ def _columns(y: Array, blocks: Blocks, channels: int) -> tuple[Array, bool]:
 def _unfold_ref(x: Array, y: Array, scratch: Sequence[Array], **attrs: Any) -> None:
     """Writes every block of ``x`` as a column of ``y``."""
     blocks, padded = Blocks(x.shape[2:], attrs), scratch[0]
+    # The border is the padding; only the inside is written below.
     padded.fill(0)
     np.copyto(blocks.inner(padded), x)
     columns, copied = _columns(y, blocks, x.shape[1])
@@ -169,6 +172,7 @@ def _sides(values: Sequence[int]) -> str | None:
     return None if len(values) == 4 and min(values) >= 0 else "top, left, bottom and right of at least 0"
 
 
+# Shared by unfold and fold, which are each other's gradient.
 _GEOMETRY: dict[str, Any] = {
     "kernel_sizes": Attr(kind="ints", check=_pair),
     "strides": Attr((1, 1), "ints", _pair),
@@ -244,6 +248,7 @@ def _geometry(kernel_sizes: Any, strides: Any, paddings: Any, dilations: Any, fu
     return {
         "kernel_sizes": check_ints(kernel_sizes, 2, "kernel_sizes", function),
         "strides": check_ints(strides, 2, "strides", function),
+        # Two values are top and left, and hold for bottom and right.
         "paddings": pads if four else (*pads, *pads),
         "dilations": check_ints(dilations, 2, "dilations", function),
     }

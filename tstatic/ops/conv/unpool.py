@@ -71,6 +71,7 @@ def _planes(array: Array) -> Array:
 
 
 def _ref(x: Array, indices: Array, out: Array) -> None:
+    # Rows have to be views: a reshaped copy would take what is written.
     target = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
     target.fill(0)
     if x.size:
@@ -81,6 +82,7 @@ def _ref(x: Array, indices: Array, out: Array) -> None:
 
 
 def _grad_ref(x: Array, indices: Array, dout: Array, dx: Array) -> None:
+    # Each value went to one place, so its gradient is read there.
     if dx.size:
         np.copyto(dx, np.take_along_axis(_planes(dout), _planes(indices), 1).reshape(dx.shape))
 
@@ -100,6 +102,7 @@ def _grad_lower(torch: Any, x: Any, indices: Any, dout: Any) -> Any:
     return dout.flatten(2).gather(2, indices.flatten(2).long()).reshape(x.shape) if x.numel() else x.clone()
 
 
+# By number of axes: sizes from the windows and given ones; images and volumes of 16 places and more.
 _CASES = {
     2: (
         Case(((2, 2, 2, 2), (2, 2, 2, 2)), {"ksize": (2, 2), "strides": (2, 2)}),
@@ -151,6 +154,7 @@ def _output_size(function: str, given: Any, smallest: Shape, strides: Sequence[i
     rank = len(smallest)
     whole = isinstance(given, list | tuple) and len(given) == rank + 2
     sizes = check_ints(given[2:] if whole else given, rank, "output_size", function)
+    # Paddle's rule: less than one stride away from the smallest size.
     for axis, (size, low, stride) in enumerate(zip(sizes, smallest, strides, strict=True)):
         if low != UNKNOWN and not low - stride < size < low + stride:
             raise ShapeError(
@@ -179,6 +183,7 @@ def _unpool(
     smallest = _sizes(x.shape[2:], attrs)
     if output_size is not None:
         attrs["output_size"] = _output_size(function, output_size, smallest, attrs["strides"])
+    # As in Paddle, the op states its sizes where they are known.
     elif UNKNOWN not in smallest:
         attrs["output_size"] = smallest
     helper = LayerNamer(function, name)

@@ -27,6 +27,7 @@ def affine(helper: LayerNamer, x: Variable, scale: Variable, bias: Variable, dat
         check_same_dtype((x, value), ("X", slot), function)
         check_has_shape(value, (x.shape[axis],), slot, function, why="a number per channel")
     low = x.dtype.is_low
+    # In float32 up to the last step: a product rounded to 16 bits would lose the digits that the shift cancels.
     wide, factor, summand = (cast(v, "float32") if low else v for v in (x, scale, bias))
     product = emit_one("elementwise_mul", {"X": wide, "Y": factor}, {"axis": axis})
     ins, attrs = {"X": product, "Y": summand}, {"axis": axis}

@@ -84,6 +84,7 @@ def attention_of_heads(
         mask, dropout_p, is_causal, training: As of :func:`scaled_dot_product_attention`.
         factor: What the products are multiplied by; ``1 / sqrt(size)`` if ``None``.
     """
+    # The queries are scaled, not the scores: size numbers a row instead of length, and float16 ends at 65504.
     scores = matmul(scale(q, 1.0 / math.sqrt(q.shape[-1]) if factor is None else factor), k, transpose_y=True)
     if is_causal:
         # One mask for all heads: a constant where the lengths are known.
@@ -91,6 +92,7 @@ def attention_of_heads(
         seen = ones_like(scores) if UNKNOWN in lengths else ones(lengths, scores.dtype)
         scores = _allowed(scores, cast(tril(seen), "bool"))
     elif mask is not None:
+        # A mask of floats is added: it may hold biases as well as minus infinity.
         scores = _allowed(scores, mask) if mask.dtype.name == "bool" else scores + mask
     weights = softmax(scores)
     weights = dropout(weights, dropout_p, training=training) if dropout_p > 0 else weights

@@ -37,6 +37,7 @@ from tstatic.ops.shape.sequence import logspace
 from tstatic.ops.shape.vision import temporal_shift
 
 Results = Mapping[str, Variable | Sequence[Variable]]
+# The coordinates are constants of the program: two int64 for each element, 8 MiB.
 MAX_TRIANGLE = 1 << 19
 UNUSED = "LAPACK's driver does not show in the result"
 
@@ -133,6 +134,7 @@ def _matrix_rank(
     hermitian: bool = False,
     use_default_tol: bool = True,
 ) -> Results:
+    # Paddle says in an attribute whether its tolerance counts.
     given = TolTensor if TolTensor is not None else None if use_default_tol else tol
     return {"Out": matrix_rank(X, given, hermitian)}
 
@@ -160,6 +162,7 @@ def _set_value(
     for axis in none_axes:
         index.insert(axis, None)
     kind = Input.dtype if dtype is None else dtype_of(dtype)
+    # Paddle writes the values flat, and their shape beside them.
     value = np.array(values).reshape(list(shape)).astype(kind.np) if ValueTensor is None else ValueTensor
     # A value may have more axes than the part, of size 1: a part of one number is given one of shape [1].
     sizes = list(value.shape)

@@ -53,9 +53,11 @@ def ctr_metric_bundle(
     away = p - click
     sums = []
     for name, value in (
+        # The sigmoid of what is a probability already: Paddle's bundle has it.
         ("squared_error", square(away)), ("absolute_error", magnitude(away)), ("probability", p), ("q", sigmoid(p)),
         ("clicks", click), ("samples", ones_like(p)),
     ):  # fmt: skip
+        # Persistable, so the sums go on over runs until the startup program runs again.
         held = counter(f"ctr_{name}", (1,), "float32")
         emit("elementwise_add", {"X": held, "Y": reshape(total(value), [1])}, outputs={"Out": held})
         sums.append(held)

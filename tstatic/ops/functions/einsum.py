@@ -89,16 +89,20 @@ def _order(terms: Sequence[Term], result: Sequence[str]) -> list[tuple[int, int]
     """Returns positions of the pairs to combine, as numpy's ``einsum_path`` plans them; ``None`` where there is no choice."""
     labels = sorted({label for t in terms for label in t.labels})
     # numpy tells that many labels apart.
+    # Two operands have one order.
     if len(terms) < 3 or len(labels) > 52:
         return None
     number = {label: i for i, label in enumerate(labels)}
     found = {label: max(t.size(label) for t in terms if label in t.labels) for label in labels}
+    # A size of 0 would make all orders cost nothing.
     size = {label: STAND_IN if s == UNKNOWN else max(s, 1) for label, s in found.items()}
     operands: list[Any] = []
     for term in terms:
         shape = [1 if term.size(label) == 1 else size[label] for label in term.labels]
+        # Broadcast from one number: the path reads shapes only, and operands of any size cost nothing.
         operands += [np.broadcast_to(np.float32(0), shape), [number[label] for label in term.labels]]
     how = "optimal" if len(terms) <= EXHAUSTIVE else "greedy"
+    # 2**62: no bound on the memory of intermediate values, of which the numbers of operations alone decide.
     path, _ = np.einsum_path(*operands, [number[label] for label in result], optimize=(how, 2**62))
     return _pairs(path[1:], len(terms))
 
@@ -122,6 +126,7 @@ def _fits(terms: Sequence[Term], order: Sequence[tuple[int, int]], result: Seque
     """Returns whether products can be taken in this order: not if a step would have to restore two unknown sizes."""
     if sum(UNKNOWN in t.value.shape for t in terms) == 0:
         return True
+    # Tried out in a program that is thrown away: the ops that a failed order has emitted would stay in the user's.
     with names.guard(), program_guard(Program(), Program()):
         block = default_main_program().global_block()
         made = [
@@ -176,6 +181,7 @@ def _read(equation: str, values: Sequence[Variable]) -> tuple[list[Term], tuple[
         wanted = _labels(right, widest)
     else:
         every = [label for term in terms for label in term.labels]
+        # numpy's rule for a missing arrow: labels that occur once, in alphabetical order, after those of `...`.
         once = sorted(label for label in set(every) if not label.startswith(".") and every.count(label) == 1)
         wanted = (*_labels("...", widest), *once)
     known = {label for term in terms for label in term.labels}
@@ -194,6 +200,7 @@ def _labels(group: str, rest: int) -> tuple[str, ...]:
 
 def _check_sizes(terms: Sequence[Term]) -> None:
     for label in {label for t in terms for label in t.labels}:
+        # -1 and 1 fit any size.
         sizes = {t.size(label) for t in terms if label in t.labels} - {UNKNOWN, 1}
         groups = ["".join(t.labels) for t in terms]
         check_fit(
@@ -223,6 +230,7 @@ def _summed(term: Term, kept: set[str]) -> Term:
 
 def _diagonals(term: Term) -> Term:
     """Takes the diagonal of axes that share a label: every ``n + 1``-th of their ``n * n`` values."""
+    # One pair at a time: a label that occurs three times is done in two rounds.
     while len(set(term.labels)) < len(term.labels):
         label = next(one for one in term.labels if term.labels.count(one) > 1)
         first = term.labels.index(label)
@@ -268,9 +276,11 @@ def _combine(a: Term, b: Term, kept: set[str]) -> Term:
     rows = [label for label in a.labels if label not in shared]
     columns = [label for label in b.labels if label not in shared]
     if not inner:
+        # Nothing is summed: an elementwise product of axes that broadcast.
         left = _spread(_arranged(a, [*batch, *rows]), len(batch) + len(rows), len(columns))
         right = _spread(_arranged(b, [*batch, *columns]), len(batch), len(rows))
         return Term(emit_one("elementwise_mul", {"X": left, "Y": right}), (*batch, *rows, *columns))
+    # Both with the summed axes last: the second one is transposed within the product, without a copy.
     first = _arranged(a, [*batch, *rows, *inner])
     second = _arranged(b, [*batch, *columns, *inner])
     # Without a batch the rows may stay several axes: the product takes them for one.

@@ -67,6 +67,7 @@ def _triplet(
     x, positive, negative = variables(function, **dict(zip(args, triplet, strict=True)))
     check_same_shape((x, positive, negative), args, function)
     near, far = distance(x, positive), distance(x, negative)
+    # The negative may be nearer to the positive than to the anchor; the smaller distance counts.
     if swap:
         far = minimum(far, distance(positive, negative))
     loss = relu(near - far + margin, name if reduction == "none" else None)
@@ -109,6 +110,7 @@ def triplet_margin_loss(
     """
 
     def distance(a: Variable, b: Variable) -> Variable:
+        # Added before the norm: it keeps the slope of the root finite where both vectors are equal.
         return pairwise_distance(a, b, p, epsilon)
 
     triplet = (input, positive, negative)
@@ -235,9 +237,11 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
         "reshape the vectors or the labels", "npair_loss",
     )  # fmt: skip
     alike = cast(equal(reshape(classes, [-1, 1]), reshape(classes, [1, -1])), a.dtype)
+    # A class may occur several times in a batch: its rows share the weight, and each row sums to 1.
     target = alike / total(alike, 1, keepdim=True)
     entropy, _ = softmax_entropy(matmul(a, b, transpose_y=True), target, True, -100, -1, True)
     decay = mean(total(square(a), 1)) + mean(total(square(b), 1))
+    # 0.25 is Paddle's `Beta`.
     loss: Variable = decay * (0.25 * l2_reg) + mean(entropy)
     return loss
 

@@ -92,6 +92,7 @@ def _fill(*, shape: Sequence[int], value: Sequence[float], dtype: Any = "float32
 @composed("isfinite")
 def _isfinite(X: Variable) -> Results:
     """Whether all elements are finite."""
+    # Paddle 1.x has no shape []: single numbers have the shape [1].
     return {"Out": reshape(all(isfinite(X)), [1])}
 
 
@@ -108,6 +109,7 @@ def _l1_norm(X: Variable) -> Results:
 @composed("squared_l2_distance")
 def _squared_l2_distance(X: Variable, Y: Variable) -> Results:
     difference = subtract(X, Y)
+    # One row per sample, whatever the rank is.
     rows = reshape(square(difference), [X.shape[0], -1])
     return {"sub_result": difference, "Out": sum(rows, 1, keepdim=True)}
 
@@ -121,6 +123,7 @@ def _cos_sim(X: Variable, Y: Variable) -> Results:
 @composed("norm")
 def _norm(X: Variable, *, axis: int = -1, epsilon: float = 1e-10) -> Results:
     """X over its length along an axis; Norm is the length."""
+    # epsilon is within the root, so a row of zeros is divided by sqrt(epsilon).
     length = sqrt(scale(sum(square(X), axis, keepdim=True), bias=epsilon))
     return {"Out": divide(X, length), "Norm": length}
 
@@ -147,6 +150,7 @@ def _smooth_l1_loss(
 def _modified_huber_loss(X: Variable, Y: Variable) -> Results:
     """With z = X (2 Y - 1): -4 z below -1, (1 - z)^2 up to 1, then 0."""
     z = multiply(X, scale(cast(Y, X.dtype), 2.0, -1.0))
+    # z is clipped, so that the square is 0 from 1 on.
     middle = square(scale(emit_one("brelu", {"X": z}, {"t_min": -1.0, "t_max": 1.0}), -1.0, 1.0))
     return {"IntermediateVal": z, "Out": where(z < -1.0, scale(z, -4.0), middle)}
 
@@ -164,6 +168,7 @@ def _unique_with_counts(X: Variable, *, dtype: Any = "int32") -> Results:
 def _interpolated(
     resize: Any, X: Variable, out_h: int, out_w: int, scale: float, layout: str, **options: Any
 ) -> Results:
+    # A scale of 0 means that the sizes count.
     shape = [out_h, out_w] if scale <= 0 else None
     return {"Out": resize(X, shape, scale if scale > 0 else None, data_format=layout, **options)}
 

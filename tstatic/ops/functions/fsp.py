@@ -39,5 +39,6 @@ def fsp_matrix(x: Variable, y: Variable) -> Variable:
         "equal heights and widths", "resize one of them", function,
     )  # fmt: skip
     pixels = [check_static_dim(size, x, "a size of the maps", function) for size in x.shape[2:]]
+    # The factor after the product: there it scales channels x channels numbers, not pixels.
     product: Variable = matmul(flatten(x, 2), flatten(y, 2), transpose_y=True) * (1.0 / (pixels[0] * pixels[1]))
     return product

@@ -27,6 +27,7 @@ from tstatic.ops.functions.pool_functions import adaptive_avg_pool1d, adaptive_a
 
 _RANKS = {"nearest": (3, 4, 5), "linear": (3,), "bilinear": (4,), "trilinear": (5,), "bicubic": (4,), "area": (3, 4)}
 """Mode -> ranks of the inputs that it takes."""
+# The first is what the default of 2.x means at that rank.
 _LAYOUT = {3: ("NCL", "NLC", "NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 
 
@@ -172,6 +173,7 @@ def _scaled(x: Variable, scale: Any, rank: int, layout: str, function: str) -> t
             fix="give the sizes in static.data, or pass the output's size",
             op=function,
         )
+    # Cut, not rounded, as in Paddle.
     return tuple(int(s * f) for s, f in zip(sizes, _scales(scale, rank, function), strict=True))
 
 
@@ -211,6 +213,7 @@ def _resize_1x(
 ) -> Variable:
     """Resizes as in 1.x: a scale only says the output's size, and sizes decide the ratio."""
     check_variable(input, "input", function)
+    # As in 1.x: actual_shape wins over out_shape, and both over a scale.
     out_shape = out_shape if actual_shape is None else actual_shape
     rank, layout = _layout(input, data_format, function)
     if out_shape is not None:
@@ -358,4 +361,5 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
     check_rank(check_variable(input, "input", function), 4, "input", function, layout="[n, c, h, w]")
     sizes = [check_static_dim(input.shape[axis], input, f"axis {axis}", function) for axis in (2, 3)]
     ratio = check_int(out_short_len, "out_short_len", function, 1) / min(sizes)
+    # Rounded half up, as in Paddle: `round` would go to the even size.
     return image_resize(input, [int(size * ratio + 0.5) for size in sizes], resample=resample)

@@ -57,6 +57,7 @@ def resize_when_run(
     at = 1 if is_last(layout) else 2
     method = {"nearest": "nearest", "bicubic": "cubic"}.get(mode, "linear")
     for axis, one in enumerate(given, at):
+        # In float64: float32 counts exactly up to 2**24 only.
         size = cast(shape(x)[axis], "float64")
         factor = cast(one, "float64")
         out = floor(multiply(size, factor)) if scaled else factor
@@ -80,9 +81,11 @@ def _resize_axis(
     align_mode: int,
 ) -> Variable:
     """Reads each output place's source: the rule of ``axis_taps`` in ``interpolate.py``, as ops."""
+    # As in `axis_taps`: Paddle finds the nearest place in float32.
     kind = "float32" if method == "nearest" else "float64"
     last = scale(size, bias=-1.0)
     if align_corners:
+        # At most one place: the ratio is 0, without a division by 0.
         ratio = where(out > 1.0, divide(last, maximum(scale(out, bias=-1.0), _one(out))), scale(out, 0.0))
     place, ratio = cast(arange(cast(out, "int64"), dtype="int64"), kind), cast(ratio, kind)
     if method == "nearest":
@@ -111,6 +114,7 @@ def _resize_axis(
 
 def _rows(x: Variable, axis: int, index: Variable, last: Variable) -> Variable:
     """Reads positions along an axis; those beyond an end read the end."""
+    # Indices beyond an end would be refused when it runs.
     held = minimum(maximum(index, scale(index, 0.0)), last)
     return index_select(x, cast(held, "int64"), axis)
 

@@ -57,6 +57,7 @@ def poisson_nll_loss(
     if full:
         # Counts of at most 1 are not used, and would give the logarithm of 0.
         count = clip(y, min=1.0)
+        # Stirling's approximation of log(label!).
         loss = loss + where(y > 1.0, count * log(count) - count + 0.5 * log(2 * math.pi * count), 0.0)
     return reduced(loss, reduction, name)
 
@@ -100,6 +101,7 @@ def gaussian_nll_loss(
         check_dtype(value, FLOATS, arg, function)
     rows = tuple(x.shape[:-1])
     if len(spread.shape) == len(x.shape) - 1 and same_shape(spread.shape, rows):
+        # One variance per row broadcasts over the last axis.
         spread = unsqueeze(spread, -1)
     check_fit(
         same_shape(spread.shape, x.shape) or same_shape(spread.shape, (*rows, 1)), (x, spread), ("input", "variance"),

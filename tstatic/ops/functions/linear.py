@@ -31,6 +31,7 @@ def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: st
     helper = LayerNamer("linear", name)
     result: Variable = helper.emit("matmul_v2", {"X": x, "Y": weight})
     if bias is not None:
+        # Two ops, as in Paddle: fusions look for a product that is followed by a sum.
         result = helper.emit("elementwise_add", {"X": result, "Y": bias}, {"axis": -1})
     return result
 
@@ -63,6 +64,7 @@ def addmm(
     if beta != 1.0:
         input = helper.emit("scale", {"X": input}, {"scale": float(beta)})
     result: Variable = helper.emit("elementwise_add", {"X": product, "Y": input})
+    # A sum would also stretch the product to a larger input; Paddle refuses that.
     check_fit(
         result.shape == product.shape or UNKNOWN in result.shape, (x, y, input), ("x", "y", "input"),
         "'input' of addmm does not broadcast to the product",
@@ -103,10 +105,12 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
     check_variable(x, "x", "inner")
     check_variable(y, "y", "inner")
     helper = LayerNamer("inner", name)
+    # Of a scalar there is no last axis: it scales.
     if not x.shape or not y.shape:
         scaled: Variable = helper.emit("elementwise_mul", {"X": x, "Y": y})
         return scaled
     flat = [v if len(v.shape) <= 2 else helper.emit("reshape2", {"X": v}, {"shape": (-1, v.shape[-1])}) for v in (x, y)]
+    # As a vector the second operand is not transposed.
     result: Variable = helper.emit("matmul_v2", {"X": flat[0], "Y": flat[1]}, {"trans_y": len(y.shape) > 1})
     if len(x.shape) > 2 or len(y.shape) > 2:
         shape = (*x.shape[:-1], *y.shape[:-1])
@@ -146,6 +150,7 @@ def bilinear_product(
 ) -> Variable:
     """Emits :func:`bilinear`; the result is named after ``helper``'s layer."""
     k, i, j = weight.shape
+    # One product for all k: x1 with the k matrices side by side, instead of a batch of k.
     turned = emit_one("transpose2", {"X": weight}, {"axis": (1, 0, 2)})
     wide = emit_one("reshape2", {"X": turned}, {"shape": (i, k * j)})
     half = emit_one("reshape2", {"X": emit_one("matmul_v2", {"X": x1, "Y": wide})}, {"shape": (-1, k, j)})
@@ -181,6 +186,7 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float | Va
         product = emit_one("elementwise_mul", {"X": a, "Y": b})
         sums.append(emit_one("reduce_sum", {"X": product}, {"dim": (axis,)}))
     square = emit_one("elementwise_mul", {"X": sums[1], "Y": sums[2]})
+    # Below eps both are taken for zero vectors, with a cosine of 0.
     square = clip(square, min=eps * eps)
     return emit_one("elementwise_div", {"X": sums[0], "Y": emit_one("sqrt", {"X": square})})
 
@@ -204,6 +210,7 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
         product = helper.emit("elementwise_mul", {"X": a, "Y": b})
         attrs = {"dim": tuple(range(1, len(a.shape))), "keep_dim": True}
         sums.append(helper.emit("reduce_sum", {"X": product}, attrs))
+    # Two roots: the product of the squares overflows float32 where each is above 1.8e19.
     norms = [helper.emit("sqrt", {"X": s}) for s in sums[1:]]
     size = helper.emit("elementwise_mul", {"X": norms[0], "Y": norms[1]})
     result: Variable = helper.emit("elementwise_div", {"X": sums[0], "Y": size})

@@ -40,6 +40,7 @@ def _sums(x: Variable, n: int, before: int, last: bool) -> Variable:
         return squeeze(pooled(image, 2, int(last)), 1)
     # One axis of places: windows over channels of a matrix are faster than of a volume.
     made = pooled(flatten(image, 3), 2, 0)
+    # At most one unknown size fits the -1 of reshape; with more the shape is read when it runs.
     open_sizes = x.shape[2:].count(UNKNOWN)
     return reshape(made, [0, *x.shape[1:]] if open_sizes < 2 else emit_one("shape", {"Input": x}))
 
@@ -59,6 +60,7 @@ def _normalised(
     # 16-bit floats are rounded once, at the end.
     wide = cast(x, "float32") if low else x
     mean = _sums(square(wide), n, (n - 1) // 2 if before < 0 else before, is_last(data_format))
+    # The pool has divided by n, and the formula takes the sum.
     mid = emit_one("scale", {"X": mean}, {"scale": float(alpha * n), "bias": float(k)})
     factor = emit_one("pow", {"X": mid}, {"factor": -float(beta)})
     out = emit_one("elementwise_mul", {"X": wide, "Y": factor}, name=None if low else name)
@@ -154,4 +156,5 @@ def local_response_norm(
     """
     check_variable(x, "x", "local_response_norm")
     layout = channel_layout(data_format, "local_response_norm")
+    # Divided by the size, since the factor n of `_normalised` would turn this mean into a sum.
     return _normalised(x, size, k, alpha / size if size else alpha, beta, size // 2, layout, name)[0]

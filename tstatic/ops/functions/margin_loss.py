@@ -77,6 +77,7 @@ def soft_margin_loss(input: Variable, label: Variable, reduction: str = "mean", 
     check_dtype(x, FLOATS, "input", "soft_margin_loss")
     check_dtype(y, NUMBERS, "label", "soft_margin_loss")
     check_same_shape((x, y), ("input", "label"), "soft_margin_loss")
+    # log_sigmoid, not log(1 + exp(..)): exp overflows float32 above 88.
     return reduced(-log_sigmoid(cast(y, x.dtype) * x), reduction, name)
 
 
@@ -112,6 +113,7 @@ def multi_label_soft_margin_loss(
     check_dtype(x, FLOATS, "input", function)
     check_dtype(y, FLOATS, "label", function, fix="convert the label with paddle.cast(label, input.dtype)")
     check_same_shape((x, y), ("input", "label"), function)
+    # log(1 - sigmoid(x)) loses all digits where the sigmoid rounds to 1: log_sigmoid(-x) does not.
     loss = -(y * log_sigmoid(x) + (1.0 - y) * log_sigmoid(-x))
     if weight is not None:
         loss = loss * variables(function, weight=weight)[0]
@@ -166,6 +168,7 @@ def multi_margin_loss(
     classes = x.shape[1]
     column = reshape(y, [-1, 1])
     short = margin - index_sample(x, column) + x
+    # The mean runs over all classes; the label's own summand, margin^p / classes, is taken out again.
     own = margin**power / classes
     if weight is None:
         loss = mean(relu(short) ** power, 1) - own
@@ -173,6 +176,7 @@ def multi_margin_loss(
         (weights,) = variables(function, weight=weight)
         check_weights(weights, classes, "weight", function)
         factor = reshape(gather(weights, y), [-1, 1])
+        # As in Paddle: the weight counts within the power, and once in what is taken out.
         loss = mean(relu(factor * short) ** power, 1) - reshape(factor, [-1]) * own
     return reduced(loss, reduction, name)
 
@@ -230,6 +234,7 @@ def margin_cross_entropy(
     )  # fmt: skip
     column = reshape(y, [-1, 1])
     cosine = index_sample(x, column)
+    # acos is NaN beyond 1: the caller normalises both sides, as in Paddle.
     moved = cos(acos(cosine) * times + plus) - minus
     own = cast(one_hot(reshape(y, [-1]), x.shape[1]), x.dtype)
     scores = (x + own * (moved - cosine)) * by

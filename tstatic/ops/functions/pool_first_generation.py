@@ -42,6 +42,7 @@ def _sliding(
     check_type(ceil_mode, bool, "ceil_mode", function)
     check_type(global_pooling, bool, "global_pooling", function)
     check_choice(data_format, LAYOUTS_BY_RANK[rank], "data_format", function, error=ShapeError)
+    # -1 means "not given", which only global pooling allows.
     if not global_pooling and pool_size == -1:
         raise ShapeError(
             "When Attr(global_pooling) is False, Attr(pool_size) must be passed and be a valid value",

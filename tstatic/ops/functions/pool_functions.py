@@ -27,6 +27,7 @@ def _window(
     for name, value in flags.items():
         check_type(value, bool, name, function)
     kernel = check_ints(kernel_size, rank, "kernel_size", function)
+    # By default windows do not overlap.
     strides = kernel if stride is None else check_ints(stride, rank, "stride", function)
     paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
     windows = {"ksize": kernel, "strides": strides, "paddings": paddings, "padding_algorithm": algorithm}
@@ -59,6 +60,7 @@ def _emit(function: str, rank: int, type: str, x: Variable, attrs: dict[str, Any
     """Emits a pooling; that of ``[n, c, length]`` on images of height 1."""
     if rank > 1:
         return emit(type, {"X": x}, attrs, name=name)
+    # Paddle has no pooling op over one axis either.
     helper = LayerNamer(function, name)
     image = helper.emit("unsqueeze2", {"X": x}, {"axes": (2,)})
     pooled = emit(type, {"X": image}, on_images(attrs))
@@ -79,6 +81,7 @@ def _divided(
     if divisor is None:
         return _average(function, rank, x, attrs, name)
     out = _average(function, rank, x, {**attrs, "exclusive": False}, name)
+    # The average over whole windows times their size is the sum, whatever lies in the padding.
     return emit_one("scale", {"X": out}, {"scale": math.prod(attrs["ksize"]) / divisor})
 
 
@@ -88,6 +91,7 @@ def _maximum(function: str, rank: int, x: Variable, attrs: dict[str, Any], mask:
     if not mask:
         found = _emit(function, rank, f"pool{max(rank, 2)}d", x, {**attrs, "pooling_type": "max"}, name)
         return found
+    # The op with places has neither a layout nor a padding algorithm.
     first, last = LAYOUTS_BY_RANK[max(rank, 2)]
     if attrs.pop("data_format") == last:
         raise ShapeError(

@@ -47,6 +47,7 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     a, b = operands(x, y, "kron")
     rank = max(len(a.shape), len(b.shape))
     a, b = (reshape(v, [*[1] * (rank - len(v.shape)), *_sizes(v)]) if len(v.shape) < rank else v for v in (a, b))
+    # Axes of x and y alternate, so that merging pairs of neighbours is the Kronecker product.
     product = multiply(unsqueeze(a, [2 * i + 1 for i in range(rank)]), unsqueeze(b, [2 * i for i in range(rank)]))
     known = [UNKNOWN if UNKNOWN in (m, n) else m * n for m, n in zip(a.shape, b.shape, strict=True)]
     if known.count(UNKNOWN) < 2:
@@ -94,6 +95,7 @@ def cross(x: Variable, y: Variable, axis: int | None = 9, name: str | None = Non
     """
     a, b = operands(x, y, "cross")
     at = (
+        # Paddle's default of 9 means the first axis of size 3.
         next((i for i, s in enumerate(a.shape) if s == 3), None)
         if axis in (9, None)
         else check_axis(axis, a, "axis", "cross")
@@ -145,6 +147,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
     rest_a, rest_b = ([i for i in range(len(v.shape)) if i not in s] for v, s in ((a, left), (b, right)))
     rows, columns = ([v.shape[i] for i in rest] for v, rest in ((a, rest_a), (b, rest_b)))
     depth = math.prod(a.shape[i] if a.shape[i] != UNKNOWN else b.shape[j] for i, j in zip(left, right, strict=True))
+    # Summed axes last in x and first in y: one matrix product does the rest.
     flat_a = reshape(transpose(a, [*rest_a, *left]), [_product(rows), depth])
     flat_b = reshape(transpose(b, [*right, *rest_b]), [depth, _product(columns)])
     return reshape(matmul(flat_a, flat_b), [*rows, *columns], name=name)
@@ -201,12 +204,14 @@ def cdist(
     check_choice(compute_mode, modes, "compute_mode", "cdist")
     if p < 0:
         raise ProgramError("p of cdist is negative", expected="at least 0", received=p, fix="pass p=2.0", op="cdist")
+    # The bound of 25 rows is Paddle's and torch's.
     large = a.shape[-2] > 25 or b.shape[-2] > 25
     if p == 2.0 and (compute_mode == modes[1] or (compute_mode == modes[0] and large)):
         squares = [sum(square(v), -1, keepdim=True) for v in (a, b)]
         cross_terms = scale(matmul(a, b, transpose_y=True), -2.0)
         swapped = transpose(squares[1], [*range(len(b.shape) - 2), len(b.shape) - 1, len(b.shape) - 2])
         total = cross_terms + squares[0] + swapped
+        # By rounding a distance of equal rows may come out below 0.
         return sqrt(where(total > 0, total, zeros_like(total)), name=name)
     apart = subtract(unsqueeze(a, -2), unsqueeze(b, -3))
     return _length(apart, p, [-1], False, name)

@@ -16,6 +16,7 @@ from tstatic.ops.base.host import NO_GRADIENT_CALL
 from tstatic.tuned._common import Array
 
 FLOATS = ("float32", "float64")
+# Far from singular: the error of an inverse grows with the condition number, and 4096 ulps would not hold it.
 _REGULAR = ValueRange(-0.5, 0.5, regular=True)
 
 
@@ -48,6 +49,7 @@ def stored(function: Callable[..., Any], outs: Sequence[Array | None], *arrays: 
         NumericsError: If it cannot work with the values.
     """
     try:
+        # numpy raises for the whole batch, so nothing is written before the error.
         found = function(*arrays, **attrs)
     except np.linalg.LinAlgError as error:
         raise NumericsError(
@@ -119,6 +121,7 @@ def matrix_op(
     def grad_lower(torch: Any, *tensors: Any, **given: Any) -> Any:
         if torch_back is not None:
             return torch_back(torch, *tensors, **given)
+        # autograd runs the function once more: these backward ops are oracles, and few.
         sources = [v.detach().clone().requires_grad_() for v in tensors[:count]]
         with torch.enable_grad():
             results = torch_function(torch, *sources, **given)
@@ -141,6 +144,7 @@ def matrix_op(
         )
     register(OpDef(
         type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
+        # LAPACK of numpy and of torch differ in the order of every sum, which an inverse magnifies.
         domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,
         onnx=onnx, uses_blas=True, waits=waits,
     ))  # fmt: skip

@@ -56,7 +56,7 @@ def _cholesky_back(x: Array, out: Array, dout: Array, *, upper: bool) -> Array:
     factor, given = (t(out), t(dout)) if upper else (out, dout)
     half = np.tril(t(factor) @ np.tril(given))
     rows = np.arange(half.shape[-1])
-    half[..., rows, rows] *= 0.5
+    half[..., rows, rows] *= 0.5  # the diagonal is in both halves
     back = np.linalg.inv(factor)
     return np.asarray(_even(t(back) @ half @ back))
 
@@ -174,9 +174,9 @@ def _svd_back(
     inner = (skew_u - t(skew_u)) / gaps * s[..., None, :] + s[..., :, None] * ((skew_v - t(skew_v)) / gaps)
     rows = np.arange(least)
     inner[..., rows, rows] += ds
-    found = u @ inner @ vh
+    found = u @ inner @ vh  # within the columns of U and the rows of VH
     if x.shape[-2] > least:
-        found += (du - u @ (t(u) @ du)) / s[..., None, :] @ vh
+        found += (du - u @ (t(u) @ du)) / s[..., None, :] @ vh  # and outside of the columns of U
     if x.shape[-1] > least:
         found += u @ t((dv - v @ (t(v) @ dv)) / s[..., None, :])
     return np.asarray(found)
@@ -389,7 +389,7 @@ def lu_unpack(
     x, y = check_variable(x, "x", "lu_unpack"), check_variable(y, "y", "lu_unpack")
     rows, columns = x.shape[-2:]
     least = min(rows, columns)
-    lower = tril(x[..., :least], -1) + eye(rows, least, x.dtype)
+    lower = tril(x[..., :least], -1) + eye(rows, least, x.dtype)  # the ones on the diagonal of L are not stored
     upper = triu(x[..., :least, :])
     order = eye(rows, dtype=x.dtype)
     # Each exchange is a product with a permutation: row i changes places with row y[i] - 1.
@@ -419,7 +419,7 @@ def pinv(x: Variable, rcond: float = 1e-15, hermitian: bool = False, name: str |
     """
     x = check_variable(x, "x", "pinv")
     u, s, vh = svd(_of_triangle(x, False) if hermitian else x)
-    kept = s > multiply(amax(s, [-1], True), full_like(s, rcond))
+    kept = s > multiply(amax(s, [-1], True), full_like(s, rcond))  # relative to the largest value, as in Paddle
     turned = where(kept, divide(full_like(s, 1.0), where(kept, s, full_like(s, 1.0))), zeros_like(s))
     return matmul(multiply(swapaxes(vh, -1, -2), unsqueeze(turned, -2)), swapaxes(u, -1, -2), name=name)
 
@@ -437,7 +437,7 @@ def matrix_rank(x: Variable, tol: Any = None, hermitian: bool = False, name: str
     x = check_variable(x, "x", "matrix_rank")
     s = abs(eigvalsh(x)) if hermitian else svd(x)[1]
     if tol is None:
-        bound = scale(amax(s, [-1], True), float(np.finfo(x.dtype.np).eps) * max(x.shape[-2:]))
+        bound = scale(amax(s, [-1], True), float(np.finfo(x.dtype.np).eps) * max(x.shape[-2:]))  # numpy's bound
     else:
         bound = cast(as_variable(tol, dtype=None if isinstance(tol, Variable) else x.dtype), x.dtype)
         bound = unsqueeze(bound, -1) if bound.shape else bound
@@ -465,7 +465,7 @@ def lstsq(
     """
     x, y = check_variable(x, "x", "lstsq"), check_variable(y, "y", "lstsq")
     check_choice(driver, (None, "gels", "gelsy", "gelsd", "gelss"), "driver", "lstsq")
-    share = float(np.finfo(x.dtype.np).eps) * max(x.shape[-2:]) if rcond is None else rcond
+    share = float(np.finfo(x.dtype.np).eps) * max(x.shape[-2:]) if rcond is None else rcond  # numpy's bound
     solution = matmul(pinv(x, share), y, name=name)
     s = svd(x)[1]
     rank = sum(cast(s > scale(amax(s, [-1], True), share), "int32"), -1, "int32")
@@ -537,7 +537,7 @@ def cov(
     count = total
     if ddof:
         lost = 1.0 if aweights is None else divide(sum(multiply(weights, cast(aweights, x.dtype))), total)
-        count = total - lost
+        count = total - lost  # numpy's formula of the degrees of freedom with weights
     found = divide(matmul(multiply(centred, weights), centred, transpose_y=True), count)
     return reshape(found, [], name=name) if len(x.shape) == 1 or rows.shape[0] == 1 else scale(found, name=name)
 
@@ -547,10 +547,10 @@ def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Varia
     """Returns the correlations of variables, from -1 to 1; arguments as of :func:`cov`."""
     found = cov(x, rowvar)
     if not found.shape:
-        return divide(found, found, name=name)
+        return divide(found, found, name=name)  # 1, or NaN where nothing varies
     lengths = sqrt(diagonal(found))
     found = divide(divide(found, unsqueeze(lengths, 1)), unsqueeze(lengths, 0))
-    return emit_one("clip", {"X": found}, {"min": -1.0, "max": 1.0}, name=name)
+    return emit_one("clip", {"X": found}, {"min": -1.0, "max": 1.0}, name=name)  # rounding may exceed 1 by an ulp
 
 
 @export("linalg.householder_product", "Variable.householder_product")
@@ -567,7 +567,7 @@ def householder_product(x: Variable, tau: Variable, name: str | None = None) -> 
     """
     x, tau = check_variable(x, "x", "householder_product"), check_variable(tau, "tau", "householder_product")
     rows, columns = x.shape[-2:]
-    vectors = tril(x, -1) + eye(rows, columns, x.dtype)
+    vectors = tril(x, -1) + eye(rows, columns, x.dtype)  # geqrf does not store the ones
     product = eye(rows, dtype=x.dtype)
     for i in range(tau.shape[-1]):
         v = unsqueeze(vectors[..., i], -1)
@@ -593,7 +593,7 @@ def pca_lowrank(
         ShapeError: If there are not as many components.
     """
     x = check_variable(x, "x", "pca_lowrank")
-    least = min(x.shape[-2:])
+    least = min(x.shape[-2:])  # Paddle takes 6 of them by default
     count = min(6, least) if q is None else check_int(q, "q", "pca_lowrank", least=0, most=least)
     centred = subtract(x, mean(x, -2, keepdim=True)) if center else x
     u, s, vh = svd(centred)

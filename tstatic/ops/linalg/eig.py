@@ -52,16 +52,19 @@ def _eig_back(x: Array, values: Array, v: Array, dvalues: Array, dv: Array) -> A
         return np.zeros_like(x)
     v_h = np.conj(t(v))
     along = (np.conj(dv) * v).sum(-2, keepdims=True)
+    # Two conditions fix the turn of a vector: length 1 takes away the part along it, a real largest component the rest.
     at = np.argmax(np.abs(v), -2, keepdims=True)
     left = dv - along.real * v
     largest = np.take_along_axis(v, at, -2).real
     np.put_along_axis(left, at, np.take_along_axis(left, at, -2) + 1j * along.imag / largest, -2)
     gaps = np.conj(values[..., None, :] - values[..., :, None])
+    # Equal eigenvalues: their vectors are any of a plane, and the part is left out.
     gaps[gaps == 0] = np.inf
     inner = v_h @ left / gaps
     rows = np.arange(x.shape[-1])
     inner[..., rows, rows] = dvalues
     found = np.linalg.solve(v_h, inner @ v_h)
+    # The gradient of real matrices is real; what is left of the imaginary part is rounding.
     return np.asarray(found if x.dtype.kind == "c" else found.real)
 
 

@@ -25,9 +25,11 @@ def _square(x: Meta) -> Meta:
 
 
 def _det_back(x: Array, out: Array, dout: Array) -> Array:
+    # By the inverse, so a singular matrix is an error here, though its determinant is 0.
     return (dout * out)[..., None, None] * t(np.linalg.inv(x))
 
 
+# A matrix, a batch, one number, a batch of two axes.
 _SQUARE = (Case(((3, 3),)), Case(((2, 2, 2),)), Case(((1, 1),)), Case(((2, 1, 3, 3),)))
 _BACK_INV = lambda x, out, dout: -t(out) @ dout @ t(out)  # noqa: E731 - one formula of several in this file
 
@@ -50,12 +52,14 @@ matrix_op(
 
 
 def _slogdet(x: Array) -> Array:
+    # Sign and logarithm in one value, as in Paddle.
     return np.stack(np.linalg.slogdet(x))
 
 
 matrix_op(
     "slogdeterminant", "Input -> Out", lambda x: _square(x).with_shape((2, *x.shape[:-2])), _slogdet,
     lambda torch, x: torch.stack(tuple(torch.linalg.slogdet(x))),
+    # The sign has no slope: only dout of the logarithm counts.
     lambda x, out, dout: dout[1][..., None, None] * t(np.linalg.inv(x)), _SQUARE,
     torch_back=lambda torch, x, out, dout: dout[1][..., None, None] * torch.linalg.inv(x).mT, back_waits=SINGULAR,
 )  # fmt: skip
@@ -70,6 +74,7 @@ def _infer_solve(x: Meta, y: Meta) -> Meta:
 
 
 def _solve(x: Array, y: Array) -> Array:
+    # A vector as a column: it broadcasts against a batch of matrices in every version of numpy.
     return np.linalg.solve(x, y[..., None])[..., 0] if y.ndim == 1 else np.linalg.solve(x, y)
 
 
@@ -84,6 +89,7 @@ def _summed(gradient: Array, shape: tuple[int, ...]) -> Array:
 def _solve_back(x: Array, y: Array, out: Array, dout: Array) -> tuple[Array, Array]:
     if y.ndim == 1:
         dy = np.linalg.solve(t(x), dout[..., None])[..., 0]
+        # The right-hand side is shared by the batch, so its gradients add up.
         return -dy[..., :, None] * out[..., None, :], _summed(dy, y.shape)
     dy = np.linalg.solve(t(x), dout)
     return _summed(-dy @ t(out), x.shape), _summed(dy, y.shape)
@@ -122,6 +128,7 @@ def _infer_triangular(x: Meta, y: Meta) -> Meta:
 
 def _triangular(x: Array, y: Array, *, upper: bool, transpose: bool, unitriangular: bool) -> Array:
     part = _triangle(x, upper, unitriangular)
+    # numpy has no solver for triangles; the other half is cleared, so the general one gives the same.
     return np.linalg.solve(t(part) if transpose else part, y)
 
 
@@ -131,6 +138,7 @@ def _triangular_back(
     part = _triangle(x, upper, unitriangular)
     dy = np.linalg.solve(part if transpose else t(part), dout)
     dx = -out @ t(dy) if transpose else -dy @ t(out)
+    # Only the triangle that is read has a gradient; of a unit triangle not its diagonal.
     keep = (np.triu if upper else np.tril)(dx, (1 if upper else -1) if unitriangular else 0)
     return _summed(keep, x.shape), _summed(dy, y.shape)
 
@@ -152,6 +160,7 @@ def _torch_triangular_back(
 
 
 _BITS = (True, False)
+# All eight combinations of the attributes, and a batch.
 _TRIANGLES = [
     Case(((3, 3), (3, 2)), {"upper": u, "transpose": p, "unitriangular": n})
     for u in _BITS
@@ -163,6 +172,7 @@ _TRIANGLES.append(Case(((2, 2, 2), (2, 2, 3))))
 matrix_op(
     "triangular_solve", "X, Y -> Out", _infer_triangular, _triangular, _torch_triangular, _triangular_back,
     _TRIANGLES,
+    # A triangle's solution adds up n terms one after the other, and its diagonal may be small: four times the usual bound.
     attrs=_TRIANGLE, ulps=16384.0, torch_back=_torch_triangular_back,
 )  # fmt: skip
 
@@ -266,6 +276,7 @@ def cholesky_solve(x: Variable, y: Variable, upper: bool = False, name: str | No
     Raises:
         ShapeError: If the shapes do not fit.
     """
+    # A = L L^T: first L, then its transpose; from an upper factor in the other order.
     middle = triangular_solve(y, x, upper=upper, transpose=upper)
     return triangular_solve(y, middle, upper=upper, transpose=not upper, name=name)
 
@@ -286,6 +297,7 @@ def matrix_power(x: Variable, n: int, name: str | None = None) -> Variable:
     check_matrices(x.meta, "x", square=True)
     count = check_int(n, "n", "matrix_power")
     if count == 0:
+        # Also of singular matrices the power 0 is the identity.
         return expand_as(eye(x.shape[-1], dtype=x.dtype), x, name=name)
     base, left = inv(x) if count < 0 else x, count if count > 0 else -count
     result: Variable | None = None
@@ -313,6 +325,7 @@ def multi_dot(x: list[Variable], name: str | None = None) -> Variable:
     items = [check_variable(v, "x", "multi_dot") for v in check_not_empty(list(x), "x", "multi_dot")]
     if len(items) == 1:
         return items[0]
+    # An unknown size counts as 1: it only weighs the orders.
     sizes = [max(v.shape[0], 1) if len(v.shape) == 2 else 1 for v in items]
     sizes.append(max(items[-1].shape[-1], 1) if len(items[-1].shape) == 2 else 1)
     if len(items[0].shape) == 1:

@@ -16,6 +16,7 @@ def picked(g: Graph, logs: Value, label: Value, axis: int, ignore_index: int, ra
     if label.rank < rank:
         classes = g.unsqueeze(classes, [axis])
     ignored = g.equal(classes, ignore_index)
+    # GatherElements refuses an index out of range, and an ignored label may be one.
     places = g.where(ignored, g.const(0, int64), classes)
     found = g("Neg", g("GatherElements", logs, places, axis=axis))
     return g.where(ignored, g.number(0, found), found)
@@ -49,6 +50,7 @@ def softmax_with_cross_entropy(
 ) -> tuple[Value, Value]:
     wide = g.wide(x)
     probabilities = g("Softmax", wide, axis=axis) if use_softmax else x
+    # LogSoftmax, not Log of the softmax: a probability that underflows to 0 would be minus infinity.
     logs = g("LogSoftmax", wide, axis=axis) if use_softmax else logs_of(g, x)
     if soft_label:
         return probabilities, mixed(g, logs, label, axis)
@@ -114,6 +116,7 @@ def accuracy(g: Graph, out: Value | None, indices: Value, label: Value) -> tuple
     """Counts the rows whose label is among the indices: returns the share, the count, and the number of rows."""
     sizes = [m.shape for m in g.outs]
     column = g("Reshape", g.cast(label, int64), g.ints([-1, 1]))
+    # Equal indices of one row count once: the largest of the hits, not their sum.
     hit = g("ReduceMax", g.cast(g.equal(g.cast(indices, int64), column), int64), g.ints([1]), keepdims=0)
     correct = g("ReduceSum", hit, keepdims=0)
     total = g.squeeze(g.sizes(label, 0, 1), [0])

@@ -146,6 +146,7 @@ def logit_entropy(torch: Any, x: Any, label: Any) -> Any:
 def _sigmoid_grad_lower(
     torch: Any, x: Any, label: Any, weight: Any, dout: Any, normalize: bool, ignore_index: int
 ) -> Any:
+    # On equal types nothing is widened, and each step after the first writes in place.
     if not normalize and weight is None and x.dtype == label.dtype == dout.dtype and x.itemsize > 2:
         return torch.sigmoid(x).sub_(label).mul_(dout).masked_fill_(label == ignore_index, 0)
     w, y, p, g = map(torch_wide, (x, label, weight, dout))
@@ -161,6 +162,7 @@ def _counted(torch: Any, value: Any, label: Any, normalize: bool, ignore: int) -
 # The normaliser counts over everything.
 _SPLIT = Split(ELEMENTS, FIRST, unless="normalize")
 _SIGMOID = CallRef(_sigmoid_calls, _sigmoid_scratch_metas)
+# Computed within its output, so it needs the mask only.
 _SIGMOID_GRAD = CallRef(_sigmoid_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),))
 
 register(OpDef(
@@ -185,6 +187,7 @@ register(OpDef(
 
 
 # ----------------------------------------------------------------------------------------------- pointwise on two inputs
+# Ranks 0 to 3, no element, one element; 131 is not a multiple of a vector register.
 SAME = tuple(Case((s, s)) for s in ((7,), (3, 4), (), (0,), (1,), (2, 3, 4), (2, 0, 3), (131,)))
 
 
@@ -306,6 +309,7 @@ def binary_cross_entropy_with_logits(
 def _finished(loss: Variable, weight: Variable | None, reduction: str, function: str, name: str | None) -> Variable:
     if weight is not None:
         ins = {"X": loss, "Y": check_variable(weight, "weight", function)}
+        # The name belongs to the last op, which makes what the caller gets.
         loss = emit_one("elementwise_mul", ins, name=name if reduction == "none" else None)
     return labels.reduced(loss, reduction, name)
 

@@ -56,8 +56,10 @@ def _ref(
             np.copyto(moved, centers)
         if need_update:
             total = np.zeros(centers.shape, centers.dtype)
+            # Not `total[classes] += difference`, which keeps only one of several rows of a class.
             np.add.at(total, classes, difference)
             count = np.bincount(classes, minlength=cluster_num).astype(centers.dtype)
+            # 1 + count, as in the paper (Wen et al., 2016): a class without rows stays, without 0 / 0.
             moved += rate.reshape(()).astype(centers.dtype) * total / (1 + count)[:, None]
 
 
@@ -82,6 +84,7 @@ register(OpDef(
     ),),
     infer=_infer, ref=_ref, lower=_lower, state=(("Centers", "CentersOut"),), uses_blas=True, amp="black", paddle=ABSENT,
     grad=GradOp(
+        # Half the squared distance, so the gradient by X is the distance itself; the centres get none.
         "SampleCenterDiff, Loss@GRAD -> X@GRAD", infer=lambda away, dloss: away,
         ref=lambda away, dloss, dx: np.multiply(away, dloss, out=dx),
         lower=lambda torch, away, dloss: away * dloss,

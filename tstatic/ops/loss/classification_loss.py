@@ -103,6 +103,7 @@ def _grad_calls(
 def _factors(torch: Any, x: Any, label: Any, weight: Any, ignore: int) -> tuple[Any, Any]:
     wide = torch_wide(x)
     counted = label != ignore
+    # Class 0 replaces ignored labels, which may be out of range; `gather` takes int64 only.
     index = torch.where(counted, label, 0).long()
     return index, counted.to(wide.dtype) * (1 if weight is None or not weight.numel() else weight.to(wide.dtype)[index])
 
@@ -139,7 +140,9 @@ def _grad_lower(
 
 
 _REF = CallRef(_calls)
+# Of X the gradient needs the shape only, so its memory may be reused by then.
 _GRAD = CallRef(_grad_calls, unread=(0,))
+# Classes lie along axis 1 whatever the rank.
 _CLASSES = labels.class_numbers(lambda x, *rest: x.shape[1])
 
 register(OpDef(
@@ -385,6 +388,7 @@ def cross_entropy(
         loss = emit_one("elementwise_mul", {"X": loss, "Y": factor}, name=name if reduction == "none" else None)
     if reduction == "none":
         return emit_one("squeeze2", {"X": loss}, {"axes": (axis,)}, name=name) if numbers else loss
+    # A row that is ignored has loss 0 and still counts.
     # Paddle's static mode divides by all rows where the ignored number is negative.
     if reduction == "sum" or (factor is None and (ignore_index < 0 or soft_label)):
         return labels.reduced(loss, reduction, name)

@@ -18,6 +18,7 @@ from tstatic.ops.base.rows import by_rows, rows_scratch_metas, vector
 from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.loss import _loss_onnx as _onnx
 
+# Not near 0, where the slope 1 / p is too steep for finite differences.
 PROBABILITIES = ValueRange(0.25, 1.0)
 
 
@@ -35,6 +36,7 @@ def _entropy_shape(x: Meta, label: Meta, soft: bool) -> Shape:
     return (*labels.check_fitting(column, wanted, x)[:-1], 1)
 
 
+# The logarithms need a buffer: X may have later readers.
 def _scratch_metas(ins: Sequence[Meta], outs: Sequence[Any], *, soft_label: bool) -> tuple[Meta, ...]:
     work = (float_scratch(ins[0], ins[0].shape),) if soft_label else ()
     return (*work, *rows_scratch_metas(ins[0], -1, 2))
@@ -51,6 +53,7 @@ def _calls(
 ) -> Calls:
     x, label, _ = ins
     values, _, store = vector(outs[0])
+    # From the dtype of the program: `ins` may be float32 copies of 16-bit values.
     floor = labels.floor_of(given[0].dtype)
 
     if soft_label:
@@ -130,9 +133,13 @@ def _rule(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("cross_entropy_grad", ins, {f"X{GRAD}": [ctx.in_grads[x[0]]]}, ctx.attrs)]
 
 
+# SoftmaxX has no value at this point if nothing else needs it.
 _ENTROPY = CallRef(_calls, _scratch_metas, unread=(2,))
+# Scratch of three matrices: the probabilities, labels if they are distributions, and the gradient.
 _ENTROPY_GRAD = CallRef(_grad_calls, lambda ins, outs: rows_scratch_metas(ins[0], -1, 3))
+# A distribution holds no class numbers to check.
 _CLASSES = labels.class_numbers(lambda x, label, *rest, soft_label: None if soft_label else x.shape[-1])
+# Labels with and without their last axis, ignored ones, rank 1, no rows, one class, long rows.
 _CASES = (
     Case(((3, 4), (3, 1), None)),
     Case(((3, 4), (3,), None)),
@@ -224,7 +231,9 @@ def _rule2(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("cross_entropy2_grad", ins, {f"X{GRAD}": [ctx.in_grads[x]]}, ctx.attrs)]
 
 
+# SoftmaxX only names where the gradient goes.
 _ENTROPY2 = CallRef(_calls2, lambda ins, outs: rows_scratch_metas(ins[0], -1, 1), unread=(2,))
+# XShape lends its shape; its values, none, are not read.
 _ENTROPY2_GRAD = CallRef(_grad_calls2, lambda ins, outs: rows_scratch_metas(outs[0], -1, 1), unread=(2,))
 
 register(

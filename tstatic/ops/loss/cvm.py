@@ -48,6 +48,7 @@ def _lower(torch: Any, x: Any, cvm: Any, *, use_cvm: bool) -> Any:
 
 
 def _grad_ref(x: Array, cvm: Array, dy: Array, dx: Array, *, use_cvm: bool) -> None:
+    # Not a derivative: Paddle writes the counts there for the table of embeddings, which adds them up.
     dx[:, :2] = cvm
     dx[:, 2:] = dy[:, 2:] if use_cvm else dy
 
@@ -61,6 +62,7 @@ register(OpDef(
     grad=GradOp("X, CVM, Y@GRAD -> X@GRAD", ref=_grad_ref, lower=_grad_lower, shape_only=("X",)),
     domain=Domain(
         cases=(Case(((3, 4), (3, 2))), Case(((2, 3), (2, 2)), {"use_cvm": False}), Case(((0, 2), (0, 2)))),
+        # A difference of nearly equal logarithms: numpy and torch are up to 512 ulps apart in 1,000 rows.
         values={"X": ValueRange(0.1, 3.0)}, floats=FLOATS, ulps=1024.0,
         check_grad="the gradients of shows and clicks are the shows and clicks themselves",
     ), onnx="no composition of ONNX's operators is written for it",

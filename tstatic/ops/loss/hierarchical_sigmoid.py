@@ -118,6 +118,7 @@ def _ref(
     *, num_classes: int,
 ) -> None:  # fmt: skip
     paths = _Paths(label, table, code, num_classes, len(w))
+    # In float64, rounded once when stored: the loss adds up logarithms along a whole path.
     scores = np.einsum("bsf,bf->bs", w[paths.nodes], x, dtype=np.float64)
     if bias is not None:
         scores += bias.reshape(-1)[paths.nodes]
@@ -142,6 +143,7 @@ def _grad_ref(
     nodes = paths.nodes.reshape(-1)
     if dw is not None:
         dw.fill(0)
+        # `add_rows` sums the rows of a node first: every path starts at the root, so its row is written many times.
         add_rows(
             dw,
             nodes,
@@ -159,6 +161,7 @@ def _torch_paths(torch: Any, label: Any, table: Any, code: Any, num_classes: int
         inside = (table >= 0).cumprod(1).bool()
         return torch.where(inside, table, 0).long(), torch.where(inside, code, 0), inside
     nodes, codes = [], []
+    # A walk from the leaf, written apart from the shifts of the reference, which tests compare it with.
     for c in label.reshape(-1).tolist():
         path = []
         leaf = c + num_classes
@@ -183,6 +186,7 @@ def _torch_scores(torch: Any, x: Any, w: Any, bias: Any, nodes: Any, inside: Any
 def _lower(torch: Any, x: Any, w: Any, label: Any, table: Any, code: Any, bias: Any, *, num_classes: int) -> Any:
     nodes, codes, inside = _torch_paths(torch, label, table, code, num_classes)
     scores = _torch_scores(torch, x, w, bias, nodes, inside)
+    # softplus turns linear above its threshold; within the limit of 40 it stays the exact form.
     loss = torch.nn.functional.softplus(scores, threshold=100) - codes * scores
     return loss.sum(1, keepdim=True).to(x.dtype), scores.to(x.dtype)
 
@@ -206,6 +210,7 @@ def _read(op: PaddleOp) -> OpSpec:
 
 
 _INPUTS = "X, W, Label, PathTable?, PathCode?, Bias?"
+# With paths given the labels are not read, so they need no check.
 _INDICES = (
     Index(
         "Label", lambda x, w, label, table, *rest, num_classes: num_classes if table is None else None,

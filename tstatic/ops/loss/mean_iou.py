@@ -34,6 +34,7 @@ def _ref(
     misses = np.bincount(true[~right], minlength=num_classes) + np.bincount(found[~right], minlength=num_classes)
     if mean is not None:
         seen = hits + misses
+        # A class that is in neither value has no share, and does not lower the mean.
         shares = hits[seen > 0] / seen[seen > 0]
         mean[0] = shares.mean() if len(shares) else 0.0
     if wrong is not None:
@@ -45,6 +46,7 @@ def _ref(
 def _lower(torch: Any, predictions: Any, labels: Any, *, num_classes: int) -> Any:
     hot = [torch.nn.functional.one_hot(v.reshape(-1).long(), num_classes).bool() for v in (predictions, labels)]
     hits, either = (hot[0] & hot[1]).sum(0), hot[0].sum(0) + hot[1].sum(0)
+    # A hit is in both counts, and a miss in each of two classes, as the reference has it.
     misses = either - 2 * hits
     seen = (hits + misses) > 0
     shares = hits[seen].double() / (hits + misses)[seen]
@@ -52,6 +54,7 @@ def _lower(torch: Any, predictions: Any, labels: Any, *, num_classes: int) -> An
     return mean.float().reshape(1), misses.int(), hits.int()
 
 
+# Classes that exist, in both inputs.
 _CLASS = ValueRange(0, "num_classes", dtype="int64")
 
 register(OpDef(

@@ -40,6 +40,7 @@ def _accuracy_infer(out: Meta | None, indices: Meta, label: Meta, one_d: bool) -
 def _accuracy_ref(
     out: Array | None, indices: Array, label: Array, accuracy: Array | None, correct: Array | None, total: Array | None
 ) -> None:
+    # `any`: equal indices of a row count once.
     hits = int((indices == label.reshape(-1, 1)).any(axis=1).sum())
     rows = indices.shape[0]
     # No sample at all gives NaN, as a mean of nothing does.
@@ -104,6 +105,7 @@ def area(pos: Array, neg: Array, curve: str) -> float:
     p, n = np.cumsum(pos[::-1], dtype=np.float64), np.cumsum(neg[::-1], dtype=np.float64)
     p, n = np.concatenate(([0.0], p)), np.concatenate(([0.0], n))
     if curve == "ROC":
+        # Without both classes there is no curve, and nothing to divide by.
         if p[-1] <= 0 or n[-1] <= 0:
             return 0.0
         return float(np.sum(np.diff(n) * (p[1:] + p[:-1])) / 2 / p[-1] / n[-1])
@@ -178,6 +180,7 @@ def _auc_lower(
     positive = (label.reshape(-1) != 0).long()
     tables, sums = [], []
     for stat, weight in ((pos, positive), (neg, 1 - positive)):
+        # `scatter_add_`: several samples fall into one bin.
         counts = torch.zeros(bins, dtype=torch.int64, device=stat.device).scatter_add_(0, index, weight)
         table = stat.reshape(-1).clone()
         if slide_steps == 0:
@@ -310,6 +313,7 @@ def counter(name: str, shape: tuple[int, ...], dtype: str = "int64") -> Variable
         name=names.generate(name), shape=shape, dtype=dtype, persistable=True, stop_gradient=True
     )  # fmt: skip
     block = default_startup_program().global_block()
+    # The startup program sets it under the same name, so running that again starts the counts anew.
     startup_var = block.create_var(name=var.name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)
     block.append_op("fill_constant", {}, {"Out": startup_var}, {"shape": shape, "dtype": dtype, "value": 0})
     return var

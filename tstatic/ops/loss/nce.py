@@ -36,6 +36,7 @@ def torch_uniform_numbers(torch: Any, n: int, seed: int, rng: Any, device: Any) 
 
 def log_uniform_class(u: Array, classes: int) -> Array:
     """Returns classes, of which number ``k`` is drawn with probability ``log((k + 2) / (k + 1)) / log(classes + 1)``."""
+    # exp(u * log(n + 1)) - 1 inverts the distribution; by rounding it may give n, one more than the last class.
     return np.asarray(np.minimum(np.exp(u * np.log(classes + 1.0)).astype(np.int64) - 1, classes - 1))
 
 
@@ -48,6 +49,7 @@ def _drawn(u: Array, classes: int, sampler: int, weights: Array | None) -> Array
     if weights is not None:
         total = np.cumsum(weights, dtype=np.float64)
         found = np.searchsorted(total, u * total[-1], side="right")
+        # The last sum is not exactly 1, so u is scaled to it; the limit keeps out classes of weight 0 at the end.
         return np.asarray(np.minimum(found, np.flatnonzero(weights)[-1]))
     if sampler == 1:
         return log_uniform_class(u, classes)
@@ -111,6 +113,7 @@ def _ref(
     rng: Any,
 ) -> None:
     classes, count, true = num_total_classes, num_neg_samples, label.shape[1]
+    # A key and a position make each number, so all devices draw the same.
     u = uniform_numbers(len(x) * count, seed, rng)
     drawn = _drawn(u, classes, sampler, probabilities).reshape(len(x), count)
     picked = np.concatenate([label.astype(np.int64), drawn], axis=1)
@@ -119,7 +122,9 @@ def _ref(
         scores = scores + bias[picked, 0]
     o = 1.0 / (1.0 + np.exp(-scores))
     if cost is not None:
+        # Counts in float64, rounded once: a rare class is expected 1e-6 times and less.
         b = _expected(picked, classes, sampler, probabilities, count).astype(x.dtype)
+        # The loss is -log(o / (o + b)) for true classes, -log(b / (o + b)) for drawn ones: log(o + b) is in both.
         each = np.log(o + b)
         each[:, :true] -= np.log(o[:, :true])
         each[:, true:] -= np.log(b[:, true:])
@@ -159,6 +164,7 @@ def _grad_ref(
         np.einsum("ns,nsd->nd", slope, weight[labels], out=dx)
     if dweight is not None:
         dweight.fill(0)
+        # A class may occur several times: its rows add up, which plain indexing does not do.
         add_rows(dweight, labels.reshape(-1), (slope[:, :, None] * x[:, None, :]).reshape(-1, x.shape[1]), fresh=True)
     if dbias is not None:
         dbias.fill(0)

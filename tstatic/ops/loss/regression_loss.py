@@ -141,6 +141,7 @@ def _kl_grad_lower(torch: Any, x: Any, target: Any, dloss: Any, reduction: str) 
 
 
 _KL = CallRef(_kl_calls, _kl_scratch_metas)
+# The gradient by X is -target: of X it needs the shape only.
 _KL_GRAD = CallRef(_kl_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),), unread=(0,))
 
 register(OpDef(
@@ -415,6 +416,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float | Variable = 1e-5
 
 
 # ------------------------------------------------------------------------------------------------------ order of scores
+# As `SAME`, for three inputs.
 _THREE = tuple(Case((s, s, s)) for s in ((7,), (3, 1), (), (0, 1), (1,), (2, 3, 4), (2, 0, 3), (131,)))
 
 register(OpDef(
@@ -436,6 +438,7 @@ register(OpDef(
 
 def _rank(torch: Any, label: Any, left: Any, right: Any) -> Any:
     y, a, b = map(torch_wide, (label, left, right))
+    # torch's usual threshold of 20 drops log1p(exp(-20)) = 2e-9, which float64 still has.
     return (torch.nn.functional.softplus(a - b, threshold=80.0) - y * (a - b)).to(label.dtype)
 
 
@@ -549,6 +552,7 @@ def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Varia
     )  # fmt: skip
     classes = x.shape[1]
     flat = emit_one("reshape2", {"X": y}, {"shape": (-1,)})
+    # A product with a one-hot row picks the label's score, so that this is differentiable as well.
     hot = emit_one("cast", {"X": emit_one("one_hot_v2", {"X": flat}, {"depth": classes})}, {"out_dtype": x.dtype})
     rows = {"dim": (1,), "keep_dim": True}
     right = emit_one("reduce_sum", {"X": emit_one("elementwise_mul", {"X": x, "Y": hot})}, rows)

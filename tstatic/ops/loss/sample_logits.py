@@ -64,9 +64,11 @@ def _distinct(uniform: Any, classes: int, count: int) -> tuple[Array, int]:
         classes: How many there are.
         count: How many to find.
     """
+    # More than are needed: the first classes of the distribution are drawn again and again.
     drawn, block = np.zeros(0, np.int64), 4 * count
     while True:
         drawn = np.concatenate([drawn, log_uniform_class(uniform(len(drawn), block), classes)])
+        # In the order of drawing, as the number of tries counts; `unique` sorts by class.
         first = np.sort(np.unique(drawn, return_index=True)[1])
         if len(first) >= count:
             return drawn[first[:count]], int(first[count - 1]) + 1
@@ -82,6 +84,7 @@ def _picked(uniform: Any, labels: Array, classes: int, count: int) -> tuple[Arra
     drawn, tries = _distinct(uniform, classes, count)
     picked = np.concatenate([labels, np.broadcast_to(drawn, (len(labels), count))], axis=1)
     one = log_uniform_probability(picked, classes)
+    # 1 - (1 - p)^tries, in a form that keeps the digits of a small p.
     return picked, one * count if tries == count else -np.expm1(tries * np.log1p(-one))
 
 
@@ -112,11 +115,13 @@ def _ref(
     if probabilities is not None:
         probabilities[...] = chance
     if sampled is not None:
+        # Less log(chance), which makes the sum over drawn classes an estimate of that over all (Jean et al., 2015).
         sampled[...] = np.take_along_axis(logits, picked, 1) - np.log(chance.astype(logits.dtype))
         if remove_accidental_hits:
             hits = (picked[:, true:, None] == picked[:, None, :true]).any(axis=2)
             sampled[:, true:][hits] = -FAR
     if sampled_labels is not None:
+        # Among the sampled scores the true classes are the first columns.
         sampled_labels[...] = np.arange(true)
 
 
@@ -130,6 +135,7 @@ def _lower(
     else:
 
         def uniform(start: int, n: int) -> Array:
+            # On the host: how many have to be drawn depends on the values.
             drawn = torch_uniform_numbers(torch, n, seed, _from(rng, start), "cpu")
             return np.asarray(drawn.numpy())
 
@@ -145,6 +151,7 @@ def _lower(
 
 def _grad_ref(logits: Array, samples: Array, sampled: Array, dsampled: Array, dlogits: Array) -> None:
     dlogits.fill(0)
+    # A hit was replaced by a constant, so no gradient passes.
     counted = np.where(sampled == sampled.dtype.type(-FAR), 0, dsampled)
     np.add.at(dlogits, (np.arange(len(samples))[:, None], samples), counted)
 
@@ -245,6 +252,7 @@ def sampled_softmax_with_cross_entropy(
     attrs = {"num_samples": num_samples, "remove_accidental_hits": remove_accidental_hits, "seed": seed}
     _, _, scores, labels = emit("sample_logits", ins, attrs)
     hot = one_hot(labels, num_true + num_samples)
+    # Several true classes share the weight, so that the row sums to 1.
     soft = hot if num_true == 1 else emit("reduce_sum", {"X": hot}, {"dim": (1,), "keep_dim": False}) / num_true
     soft = emit("reshape2", {"X": soft}, {"shape": (-1, num_true + num_samples)})
     soft.stop_gradient = True

@@ -194,6 +194,7 @@ def _lower(
     torch: Any, logits: Any, label: Any, source: Any, soft_label: bool, ignore_index: int, axis: int,
     use_softmax: bool, *, out: Any = None,
 ) -> Any:  # fmt: skip
+    # torch's autograd follows no writes into given memory; a plan has the gradient op instead.
     if logits.requires_grad:
         return _differentiable(torch, logits, label, soft_label, ignore_index, axis, use_softmax)
     if out is None:
@@ -254,6 +255,7 @@ def _grad_lower(
                 dlogits.scatter_(axis, at, own.to(p.dtype)).masked_fill_(ignored, 0)
             continue
         wide = torch_wide(p)
+        # The probabilities are read once more after the first write.
         shared = dlogits.dtype != wide.dtype or dlogits.data_ptr() == p.data_ptr()
         total: Any = torch.empty_like(wide) if shared else dlogits
         # Both outputs may have a gradient; they add up.
@@ -353,6 +355,7 @@ def _rule(ctx: GradContext) -> list[OpSpec]:
     return [*(joint or []), OpSpec("softmax_with_cross_entropy_grad", ins, {f"Logits{GRAD}": [wanted]}, ctx.attrs)]
 
 
+# SoftmaxX only names where the gradient goes.
 _REF = CallRef(_calls, _scratch_metas, unread=(2,))
 _GRAD = CallRef(_grad_calls, _grad_scratch_metas)
 _CLASSES = labels.class_numbers(

@@ -12,6 +12,7 @@ from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.loss.binary_loss import alike, logit_entropy
 
 _SOFTPLUS = "(maximum(x, 0.0) + log1p(exp(-abs(x))))"
+# Paddle packs two answers into one label: below -1 no click, below 0 a click; from 0 and from 1 the same, with a rating added.
 _CLICK = "where(label < -1.0, 0.0, where(label < 0.0, 1.0, where(label < 1.0, 0.0, 1.0)))"
 _TEACHER = "where(label < 1.0, label, label - 1.0)"
 
@@ -26,6 +27,7 @@ def _loss(torch: Any, x: Any, label: Any) -> Any:
 
 register(OpDef(
     "teacher_student_sigmoid_loss", "X, Label -> Y",
+    # As in Paddle the bounds cut the gradient only: beyond them it is 0, and the loss goes on.
     attrs={"soft_max_up_bound": 15.0, "soft_max_lower_bound": -15.0}, infer=alike, amp="black",
     pointwise={
         "Y": f"{_SOFTPLUS} - x * {_CLICK} + where(label < 0.0, 0.0, {_SOFTPLUS} - x * {_TEACHER})",

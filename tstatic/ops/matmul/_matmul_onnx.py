@@ -10,6 +10,7 @@ from tstatic.ir.types import UNKNOWN
 
 
 def _swapped(g: Graph, x: Value, wanted: bool) -> Value:
+    # A vector has nothing to swap: `trans_x` does nothing to it, as in torch.
     order = [*range(x.rank - 2), x.rank - 1, x.rank - 2] if x.rank > 1 else [0]
     return g.transpose(x, order) if wanted else x
 
@@ -34,6 +35,7 @@ def mul(g: Graph, x: Value, y: Value, *, x_num_col_dims: int, y_num_col_dims: in
     product = g("MatMul", _matrix(g, x, x_num_col_dims), _matrix(g, y, y_num_col_dims))
     target: Sequence[int] = g.outs[0].shape
     if target.count(UNKNOWN) <= 1:
+        # More than one open size: the shape is put together when the model runs.
         return g.reshape(product, target)
     return g("Reshape", product, g.join([g.sizes(x, 0, x_num_col_dims), g.sizes(y, y_num_col_dims, y.rank)]))
 

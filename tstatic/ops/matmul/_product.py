@@ -51,11 +51,13 @@ def product_shape(x: Meta, y: Meta, trans_x: bool = False, trans_y: bool = False
         f"X{' transposed' * trans_x} has {inner_x} columns, Y{' transposed' * trans_y} has {inner_y} rows",
         "as many columns as rows: they are summed over", "transpose or reshape one operand",
     )  # fmt: skip
+    # The batch broadcasts, the matrices do not.
     batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     return (*batch, *([rows] if x.rank > 1 else []), *([columns] if y.rank > 1 else []))
 
 
 def _matrix(shape: Shape, transposed: bool, first: bool) -> tuple[int, int]:
+    # A vector is a row on the left and a column on the right.
     if len(shape) == 1:
         return (1, shape[0]) if first else (shape[0], 1)
     return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
@@ -91,6 +93,7 @@ def multiply(a: Any, b: Any, out: Any) -> Calls:
         tall, result = view_of(a, (-1, a.shape[-1])), view_of(out, (-1, out.shape[-1]))
         if tall is not None and result is not None and len(tall) == len(result):
             a, out = tall, result
+    # Not of a batch, whose matrices are a call of BLAS each.
     if a.ndim == 2 and b.ndim == 2 and out.shape[1] <= NARROW:
         # Rows are cut so that each part is at most SKINNY multiply-adds.
         count = math.ceil(a.size * out.shape[1] / SKINNY)
@@ -103,6 +106,7 @@ def multiply(a: Any, b: Any, out: Any) -> Calls:
 def product_calls(x: Any, y: Any, out: Any, trans_x: bool, trans_y: bool) -> Calls:
     """Returns calls for ``out = op(x) @ op(y)``."""
     if y.ndim == 1:
+        # numpy adds the axis itself, but not to `out`; here both are views.
         y, out = y[:, None], out[..., None]
         trans_y = False
     if x.ndim == 1:
@@ -113,6 +117,7 @@ def product_calls(x: Any, y: Any, out: Any, trans_x: bool, trans_y: bool) -> Cal
 
 def _collapses(x: Sequence[int], y: Sequence[int], trans_x: bool) -> bool:
     """Returns whether the gradient of ``y`` is one product over all rows of the batch."""
+    # Of a transposed batch the rows are not one axis in memory, so there is no single matrix.
     return len(y) <= 2 and (len(x) <= 2 or not trans_x)
 
 
@@ -124,6 +129,7 @@ def gradient_scratch_metas(
     dx, dy = outs
     needs: tuple[Meta, ...] = ()
     one_x, one_y = (x or dx).rank == 1, (y or dy).rank == 1
+    # The batch of the gradient is what is left without the matrices' own axes.
     batch = dout.shape[: dout.rank - (not one_x) - (not one_y)]
     if dx is not None and dx.shape[:-2] != batch:
         full = float_scratch(dx, (*batch, *(dx.shape if not one_x else (1, *dx.shape))[-2:]))
@@ -157,6 +163,7 @@ def gradient_calls(
         a, b = (swap(right), swap(dout)) if trans_x else (dout, right)
         calls += _reduced(a, b, dx, batch, buffers)
     if dy is not None:
+        # One product instead of one per matrix and a sum of them: it also rounds once.
         if dy.ndim == 2 and dy.shape[:-2] != batch and not trans_x:
             calls += _collapsed(x, dout, dy, trans_y)
         else:
@@ -194,6 +201,7 @@ def _collapsed(x: Any, dout: Any, dy: Any, trans_y: bool) -> Calls:
 
 def _collapsed_copy(x: Any, dout: Any, dy: Any, trans_y: bool) -> None:
     """Does the same for strides that need copies, and for batches that ``x`` broadcasts to."""
+    # One call at run time: the copies need memory that no plan has reserved.
     rows = math.prod(dout.shape[:-1])
     tall = np.broadcast_to(x, (*dout.shape[:-1], x.shape[-1])).reshape(rows, x.shape[-1])
     grads = dout.reshape(rows, dout.shape[-1])
@@ -203,6 +211,7 @@ def _collapsed_copy(x: Any, dout: Any, dy: Any, trans_y: bool) -> None:
 # -------------------------------------------------------------------------------------------------------------- tiles
 def tile_count(flops: float) -> int:
     """Returns the number of tiles of a product; it depends on the work alone, so that results do not depend on the threads."""
+    # Steps at 4, 320, 512 and 4,096 MFLOP: powers of two, so that two, four or eight threads end together.
     if flops < PRODUCTS.size:
         return 1
     if flops < 80 * PRODUCTS.size:
@@ -243,6 +252,7 @@ def cut(
     count = tile_count(flops)
     # The operand that is not cut is packed by every tile: the longest axis makes that the smaller one.
     best = max(candidates, key=lambda w: w.weight)
+    # A tile of 16 rows or columns fills a cache line of float32.
     parts = equal(out.shape[best.out], count, best.align) if count > 1 and out.shape[best.out] > 1 else []
     if len(parts) < 2:
         return [tuple(slots(WHOLE, WHOLE, WHOLE))]
@@ -252,6 +262,7 @@ def cut(
 def _batch_axis(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
     """Returns the longest axis of the batch that ``target`` has whole, if it gives at least four tiles."""
     shapes = [(1,) * (out.rank - m.rank) + m.shape for m in (target, a, b)]
+    # Fewer than four matrices would leave threads without work; rows and columns are cut then.
     axes = [i for i in range(out.rank - 2) if out.shape[i] >= 4 and shapes[0][i] == out.shape[i]]
     if not axes:
         return []
@@ -262,9 +273,11 @@ def _batch_axis(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
 
 def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: bool = False) -> list[Tile] | None:
     """Cuts ``op(x) @ op(y)`` over the batch, or over rows or columns of the result."""
+    # Products with a vector are bound by memory and stay whole.
     if x.rank < 2 or y.rank < 2 or out.numel <= 0:
         return None
     candidates = [SplitAxis(out.shape[-1], -1, WHOLE, -2 if trans_y else -1)]
+    # NOTE: the first of equal weights is taken, so the order of the candidates is part of the result's bits.
     if y.rank > 2:
         candidates += _batch_axis(out, out, x, y)
     elif out.rank > 2:
@@ -282,6 +295,7 @@ def split_gradient(
     if x.rank < 2 or y.rank < 2 or dout.numel <= 0:
         return None
     flops = product_cost(x, y, dout, trans_x).flops
+    # Judged together: two small products in a row are worth two threads.
     if tile_count(flops * ((dx is not None) + (dy is not None))) == 1:
         return None
     inner = x.shape[-2] if trans_x else x.shape[-1]

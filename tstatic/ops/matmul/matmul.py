@@ -39,6 +39,7 @@ from tstatic.ops.matmul._product import (
     tile_count,
 )
 
+# A sum of products whose order BLAS chooses; 8 is the bound for single operations.
 ULPS = 16.0
 
 
@@ -62,6 +63,7 @@ def _matmul_grad_lower(
 ) -> Any:
     to_x, to_y = both(out)
     trans_x, trans_y = trans_x and x.dim() > 1, trans_y and y.dim() > 1
+    # Vectors get an axis of size 1 as views, in the places for results too.
     if x.dim() == 1:
         given = dout[..., None, :] if y.dim() > 1 else dout[None]
         places = None if out is None else (None if to_x is None else to_x[None], to_y)
@@ -90,6 +92,7 @@ def _onto(torch: Any, like: Any, out: Any, a: Any, b: Any) -> Any:
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if (*batch, a.shape[-2], b.shape[-1]) == tuple(like.shape):
         return product(torch, a, b, out)
+    # In float32 before the sum: 16-bit products of a long batch would be rounded at each addition.
     return filled(out, torch_wide(torch.matmul(a, b)).sum_to_size(like.shape).to(like.dtype))
 
 
@@ -97,6 +100,7 @@ def _matmul_grad_cost(x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | 
     return product_cost(x, y, dout, trans_x).times((dx is not None) + (dy is not None))
 
 
+# All pairs of vector, matrix and batch, each transposed or not; broadcast batches; every size 0 and 1.
 _MATMUL_CASES = (
     Case(((3, 4), (4, 5))),
     Case(((3, 4), (5, 4)), {"trans_y": True}),
@@ -301,6 +305,7 @@ def fluid_matmul(
         array([[ 50., 110.],
                [110., 250.]], dtype=float32)
     """
+    # A transposed vector is a column in Paddle 1.x, and does nothing in 2.x.
     if transpose_x and isinstance(x, Variable) and len(x.shape) == 1:
         x, transpose_x = emit_one("unsqueeze2", {"X": x}, {"axes": (1,)}), False
     if transpose_y and isinstance(y, Variable) and len(y.shape) == 1:
@@ -308,6 +313,7 @@ def fluid_matmul(
     out = matmul(x, y, transpose_x, transpose_y, name)
     if alpha != 1.0:
         out = emit_one("scale", {"X": out}, {"scale": float(alpha)})
+    # Paddle 1.x has no shape [].
     return out if out.shape else emit_one("reshape2", {"X": out}, {"shape": (1,)})
 
 
@@ -435,6 +441,7 @@ def _mul_split(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1, y_num_col_d
     rows, columns = _flat(out.shape, x_num_col_dims)
     one = y.rank - y_num_col_dims == 1
     candidates = [
+        # Of several axes the first is cut, and each of its elements is a run of columns: it needs no alignment.
         SplitAxis(columns, x_num_col_dims, WHOLE, y_num_col_dims, 16 if one else 1),
         SplitAxis(rows, 0, 0, WHOLE, 16 if x_num_col_dims == 1 else 1),
     ]
@@ -539,6 +546,7 @@ def _dot_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) 
 
 
 def _dot_lower(torch: Any, x: Any, y: Any) -> Any:
+    # torch's vecdot takes no integers.
     return torch.linalg.vecdot(x, y) if x.is_floating_point() and x.numel() else (x * y).sum(-1)
 
 
@@ -548,6 +556,7 @@ def _dot_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Ca
     return [(np.multiply, (dout[..., None], other, target)) for other, target in pairs if target is not None]
 
 
+# A long dot is added up in blocks; see `_sum.DOT`.
 _DOT = CallRef(_dot_calls, lambda ins, outs: dot_scratch(ins[0]))
 _DOT_GRAD = CallRef(_dot_grad_calls)
 

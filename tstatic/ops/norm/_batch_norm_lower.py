@@ -37,6 +37,7 @@ def lower_batch_norm(
         )
         result = mean_, variance_, mean_.to(source.dtype), torch.rsqrt(variance_ + epsilon).to(source.dtype)
     else:
+        # Without running statistics: torch updates them by the unbiased variance and by its own momentum.
         y = torch.batch_norm(source, scale_, bias_, None, None, True, 0.0, epsilon, False)
         axes = [0, *range(2, source.dim())]
         spread, center = torch.var_mean(source, axes, correction=0)
@@ -66,6 +67,7 @@ def _is_direct(x: Any, parameters: Sequence[Any], momentum_tensor: Any, attrs: M
     count = x.numel() // max(1, channels)  # 0 without channels, which torch's own function refuses
     kinds = {t.dtype for t in parameters if t is not None}
     fit = kinds == {x.dtype} or (x.itemsize == 2 and all(k.itemsize == 4 for k in kinds))
+    # Of a single value per channel torch's running variance would be divided by count - 1, which is 0.
     return (
         fit and x.itemsize in (2, 4, 8) and all(k.itemsize > 2 for k in kinds) and count > 1 and momentum_tensor is None
     )
@@ -83,9 +85,11 @@ def _write_batch_norm(
     count = x.numel() // source.shape[1]
     training = not uses_running_statistics({**attrs, "epsilon": epsilon, "momentum": momentum})
     for old, new in ((mean, new_mean), (variance, new_variance)):
+        # In place the new statistics are the old ones already; torch's function updates whatever it is given.
         if new is not None and new.data_ptr() != old.data_ptr():
             new.copy_(old)
     if not training:
+        # For inference torch fills neither saved statistic, so both are written below.
         torch.ops.aten.native_batch_norm.out(
             source, scale, bias, mean, variance, False, 0.0, epsilon, out=place, save_mean=_nothing(torch, mean),
             save_invstd=_nothing(torch, mean),
@@ -105,6 +109,7 @@ def _write_batch_norm(
         out=place, save_mean=_nothing(torch, mean) if saved_mean is None else saved_mean,
         save_invstd=_nothing(torch, mean) if saved_inverse is None else saved_inverse,
     )  # fmt: skip
+    # The scaled old value is weighted by torch, so one factor brings both summands back.
     if biased:
         new_variance.mul_((count - 1) / count)
     return out
@@ -129,6 +134,7 @@ def lower_batch_norm_grad(
     """Torch lowering of ``batch_norm_grad``."""
     last = is_last(attrs["data_layout"]) and x.dim() > 2
     source, gradient = (t.movedim(-1, 1) if last else t for t in (x, dy))
+    # torch's backward takes scale and statistics of one type; beside a 16-bit scale the formula below does it.
     if not uses_running_statistics(attrs) and x.numel() and (scale is None or scale.dtype == saved_mean.dtype):
         asked = tuple(w and t is not None for w, t in zip(wanted, (x, scale, bias), strict=True))
         dx, dscale, dbias = torch.ops.aten.native_batch_norm_backward(
@@ -147,6 +153,7 @@ def lower_batch_norm_grad(
     dbias, dscale = gradient.sum(axes), (gradient * hat).sum(axes)
     factor = saved_inverse if scale is None else saved_inverse * torch_wide(scale)
     dx = gradient
+    # With running statistics the mean and the deviation are constants: only the factor is left.
     if not uses_running_statistics(attrs):
         count = max(1, source.numel() // max(1, source.shape[1]))
         dx = gradient - dbias.reshape(wide) / count - hat * dscale.reshape(wide) / count

@@ -31,6 +31,7 @@ def batch_norm(
 ) -> tuple[Value, ...]:
     layout = attrs["data_layout"]
     source = first(g, x, layout) if x.rank > 2 else x
+    # ONNX wants one type for data and statistics, and those of 16-bit data are float32.
     wide = g.cast(source, mean.dtype)
     parameters = [g.cast(v, mean.dtype) for v in ones(g, scale, bias, g.known(mean)[0], mean)]
     made = g("BatchNormalization", wide, *parameters, mean, variance, epsilon=attrs["epsilon"])
@@ -63,7 +64,9 @@ def group_norm(
     source = first(g, x, data_layout)
     count = g.known(source, [1])[0]
     inner = source.shape[2:]
+    # A known size is stated: beside a batch of 0, which the 0 copies, Reshape cannot resolve -1.
     rest = -1 if UNKNOWN in inner or UNKNOWN in source.shape[:1] else numel(inner) * (count // groups)
+    # A group as a channel: GroupNormalization had one factor per group before opset 21, not one per channel.
     flat = g("Reshape", source, g.ints([0, groups, rest]))
     plain = g("InstanceNormalization", flat, *ones(g, None, None, groups, x), epsilon=epsilon)
     made = g("Reshape", plain, g.sizes(source))

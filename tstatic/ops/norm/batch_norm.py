@@ -59,7 +59,9 @@ def _infer(
     check_rank(x, (2, 3, 4, 5), "X", layout=data_layout)
     count = x.shape[1] if x.rank == 2 else channels(x.shape, data_layout)
     check_parameters(x, count, Scale=scale, Bias=bias, Mean=mean, Variance=variance)
+    # Beside 16-bit data the saved statistics are float32, as in Paddle: the backward op subtracts the mean from each element.
     saved = Meta(mean.shape, x.dtype.compute)
+    # ReserveSpace is cuDNN's working memory: there is none here.
     return x, mean, variance, saved, saved, None
 
 
@@ -94,6 +96,7 @@ def _ref(
     **attrs: Any,
 ) -> None:
     layout, epsilon = attrs["data_layout"], attrs["epsilon"]
+    # Statistics that no output takes are computed in scratch.
     own_mean, spread, own_inverse = scratch[-1]
     center = own_mean if saved_mean is None else saved_mean
     inverse = own_inverse if saved_inverse is None else saved_inverse
@@ -106,6 +109,7 @@ def _ref(
         np.sqrt(inverse, inverse)
         np.reciprocal(inverse, inverse)
         if x.size:
+            # A row of a matrix is an image with one place per channel.
             planes = source.reshape(shape if len(shape) == 3 else (*shape, 1))
             place = target.view.reshape(planes.shape)
             batch_norm_inference(planes, scale, bias, mean, variance, place, epsilon)
@@ -146,6 +150,7 @@ def _split(
 
 def _channel_parts(x: Meta, layout: str) -> tuple[int, list[slice] | None]:
     """The axis of the channels and its parts: statistics are sums over all images."""
+    # Channels last: a tile's rows are short pieces of memory, so at least 256 channels go together.
     axis, grain = (-1, min(256, CHANNELS.size)) if _by_rows(x.rank, layout) else (1, 1)
     return axis, CHANNELS.parts(x.shape[axis], x.numel, grain) if x.numel > 0 else None
 
@@ -227,6 +232,7 @@ def _channels(
 ) -> Channels | None:
     given = uses_running_statistics(attrs)
     keep = "momentum" if momentum_tensor is None else "momentumtensor"
+    # The count is fixed with the shape, so Bessel's correction is a number in the text.
     count = x.numel // max(1, x.shape[_axis(x, attrs["data_layout"])])
     now = f"spread * {running_factor(count, attrs)!r}" if attrs["unbiased_variance"] else "spread"
     texts = {
@@ -255,6 +261,7 @@ def _grad_channels(
         "along": "csum(dy * centered)",
         "Scale@GRAD": "along * savedvariance",
         "level": "dbias / n",
+        # `centered` is not divided by the deviation; the inverse comes in per channel, not per element.
         "tilt": "dscale * savedvariance / n",
         "X@GRAD": "dy * slope" if uses_running_statistics(attrs) else "(dy - (centered * tilt + level)) * slope",
     }
@@ -273,6 +280,7 @@ def _case(shape: tuple[int, ...], count: int = 3, bare: bool = False, tensor: bo
     return Case((shape, None if bare else one, None if bare else one, one, one, (1,) if tensor else None), attrs)
 
 
+# All ranks and layouts, every source of statistics, parameters left out, no image, one channel.
 _CASES = (
     _case((4, 3, 2, 3)),
     _case((5, 3), epsilon=1e-3),
@@ -319,6 +327,7 @@ BATCH_NORM = register(
         lod="X",
         attrs={
             "momentum": 0.9,
+            # Paddle refuses an epsilon above 0.001, too.
             "epsilon": Attr(1e-5, "float", lambda e: None if 0 <= e <= 0.001 else "a number from 0 to 0.001"),
             "is_test": False,
             "use_global_stats": False,
@@ -410,6 +419,7 @@ def batch_norm(
         "is_test": not training,
         "data_layout": layout,
         "use_global_stats": not training if use_global_stats is None else use_global_stats,
+        # As in Paddle, an explicit False takes the batch's statistics at inference, too; None does not.
         "trainable_statistics": use_global_stats is not None and not use_global_stats,
     }
     ins = {"X": x, "Scale": weight, "Bias": bias, "Mean": running_mean, "Variance": running_var}
@@ -418,6 +428,7 @@ def batch_norm(
         ins,
         attrs,
         name=name,
+        # The running statistics are updated in place: startup and saved programs know them by these names.
         outputs={"MeanOut": running_mean, "VarianceOut": running_var},
         order=("MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "Y"),
     )[0]

@@ -36,6 +36,7 @@ def _infer(
 
 def _filled(x: Any, slot_dim: int) -> Any:
     """Returns where the slots of a row hold something, as truth values ``[batch, features]``."""
+    # In Paddle's embeddings the first number of a slot is how often it was shown: 0 where nothing is known.
     return (abs(x[:, ::slot_dim]) > NOTHING).repeat(slot_dim, 1)
 
 
@@ -52,6 +53,7 @@ def _ref(
     *,
     slot_dim: int,
 ) -> None:
+    # BatchSquareSum is collected around the mean, so its share is a variance.
     mean, factor = total / size, np.sqrt(size / squares)
     if means is not None:
         means[...] = mean
@@ -83,10 +85,13 @@ def _lower(
 def _collected(x: Any, mean: Any, slot_dim: int, epsilon: float, filled: Any) -> tuple[Any, Any, Any]:
     """Returns what a batch adds to the three sums; of slots the mean over the rows in which they hold something."""
     if slot_dim <= 0:
+        # The sum of no rows is a zero of the right type and device, for numpy and torch alike.
         return x[:0].sum(0) + len(x), x.sum(0), ((x - mean) ** 2).sum(0) + len(x) * epsilon
     count = filled.sum(0)
+    # A slot that no row fills adds 0, not 0 / 0.
     some = count.clip(1)
     total, squares = (x * filled).sum(0) / some, ((x - mean) ** 2 * filled).sum(0) / some
+    # Totals are means over the filled rows, so together they count as one row.
     return count.clip(0, 1), total, squares + count * epsilon
 
 
@@ -107,6 +112,7 @@ def _grad_ref(
     slot_dim: int,
     epsilon: float,
 ) -> None:
+    # The statistics are constants here: no gradient passes through mean and factor.
     if dx is not None:
         np.multiply(dy, scales if scale is None else scales * scale, out=dx)
     if dscale is not None:
@@ -134,6 +140,7 @@ def _grad_lower(
     )
 
 
+# Clear of 0: the sizes and the sums of squares are divisors, and under a root.
 _POSITIVE = ValueRange(5.0, 20.0)
 
 register(OpDef(

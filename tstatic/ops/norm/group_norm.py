@@ -49,6 +49,7 @@ class Groups:
     def __init__(self, shape: Sequence[int], attrs: Mapping[str, Any]) -> None:
         self.layout = attrs.get("data_layout", "NCHW") if len(shape) > 2 else "NCHW"
         n, count, *sizes = first_shape(tuple(shape), self.layout)
+        # An input without channels is one group, so that no size is divided by 0.
         self.groups = attrs["groups"] if "groups" in attrs else max(1, count)
         places = math.prod(sizes)
         self.planes = n, count, places
@@ -64,6 +65,7 @@ def _invert(variance: Array, epsilon: float, out: Array) -> None:
 
 def _scratch(x: Meta, *rest: Meta | None, **attrs: Any) -> tuple[Meta, ...]:
     """Returns the row kernel's scratch, statistics, and for channels last a copy."""
+    # The last: with channels last a group does not lie in one piece, so the result is made channels first.
     shape, dtype = Groups(x.shape, attrs), x.dtype.compute
     copy = (Meta((x.numel,), dtype),) * is_last(shape.layout)
     return (*as_metas(layer_norm_scratch(*shape.rows, dtype.np)), Meta((2, shape.rows[0]), dtype), *copy)
@@ -109,6 +111,7 @@ def _forward(
     else:
         np.copyto(place, source)
         rows = place.reshape(shape.rows)
+    # Without scale and bias: those are per channel, and a row holds all channels of a group.
     layer_norm(rows, None, None, place.reshape(shape.rows), mean, variance, epsilon, scratch)
     planes = place.reshape(shape.planes)
     if scale is not None:
@@ -155,9 +158,11 @@ def _backward(
     np.copyto(hat, source)
     np.subtract(rows, mean[:, None], rows)
     np.multiply(rows, inverse[:, None], rows)
+    # Copied, since it is scaled in place below, and `dy` may have other readers.
     np.copyto(work, gradient)
     planes, sums = work.reshape(shape.planes), scratch[2].reshape(shape.planes[:2])
     if dbias is not None:
+        # Two steps, by plane and then over the batch: BLAS sums rows at a quarter of `sum`'s time (see `tuned._common.ones`).
         np.matmul(planes, ones(shape.planes[2], work.dtype), out=sums)
         np.add.reduce(sums, axis=0, out=dbias.reshape(-1))
     if dscale is not None:
@@ -205,6 +210,7 @@ def _references(saves_inverse: bool) -> tuple[Ref, Ref]:
             for own, given in zip(scratch[3], (mean, variance), strict=True)
         )
         _forward(x, scale, bias, y, center.view, spread.view, epsilon, shape, scratch)
+        # After the normalisation: until then the buffer holds the variance itself.
         if saves_inverse:
             _invert(spread.view, epsilon, spread.view)
         center.store()
@@ -243,6 +249,7 @@ def _torch_groups(torch: Any, x: Any, scale: Any, bias: Any, epsilon: float, att
     source = torch_wide(torch_first(x, shape.layout))
     rows = source.reshape(source.shape[0], groups, math.prod(source.shape[1:]) // groups)
     center = rows.mean(-1)
+    # Two passes: the mean of squares less the squared mean cancels where the mean is large beside the deviation.
     spread = (rows - center[..., None]).square().mean(-1)
     # torch's own gradient of an affine group_norm fails where one of scale and bias is absent.
     y = torch.nn.functional.group_norm(source.contiguous(), groups, eps=epsilon) if x.numel() else source
@@ -286,6 +293,7 @@ def _grad_lower(
     others = [i for i in range(source.dim()) if i != 1]
     dscale = dbias = None
     if scale is not None:
+        # Apart from torch's call, which is given gradients that are scaled already.
         rows = (n, shape.groups, count // shape.groups * places)
         normal = ((source.reshape(rows) - center[..., None]) * inverse[..., None]).reshape(source.shape)
         dscale = (arrived * normal).sum(others).to(scale.dtype)
@@ -323,6 +331,7 @@ def _instance_infer(x: Meta, scale: Meta | None, bias: Meta | None) -> tuple[Met
     return x, statistics, statistics
 
 
+# Each layout with one parameter or both left out, one group, as many groups as channels, no sample.
 _CASES = (
     Case(((2, 4, 3, 3), (4,), (4,)), {"groups": 2}),
     Case(((2, 6, 5), (6,), (6,)), {"groups": 3, "epsilon": 1e-3}),
@@ -334,6 +343,7 @@ _CASES = (
     Case(((3, 6), (6,), (6,)), {"groups": 2}),
     Case(((1, 2, 2, 2, 3), (2,), (2,)), {"groups": 1}),
 )
+# Three ranks, each parameter left out, no sample; the last is longer than a vector register.
 _INSTANCE_CASES = (
     Case(((2, 3, 4, 3), (3,), (3,)), {}),
     Case(((2, 4, 5), (4,), (4,)), {"epsilon": 1e-3}),
@@ -344,6 +354,7 @@ _INSTANCE_CASES = (
     Case(((1, 1, 17), (1,), (1,)), {}),
 )
 
+# Below 0 the root is NaN wherever the variance is smaller.
 _EPSILON = Attr(1e-5, "float", lambda e: None if e >= 0 else "a number of at least 0")
 
 
@@ -364,6 +375,7 @@ def _register(type: str, statistics: tuple[str, str], cases: tuple[Case, ...], i
                 f"X, Scale?, Bias?, {mean}, {spread}, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD",
                 ref=grad_ref,
                 lower=_grad_lower,
+                # Gradients of the parameters are sums over the batch that tiles share: each tile has its part, added in order.
                 split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0, 0, PARTIAL_SUM, PARTIAL_SUM),
                 shape_only=("Bias",),
                 inplace=(("Y@GRAD", "X@GRAD"),),
@@ -378,6 +390,7 @@ def _register(type: str, statistics: tuple[str, str], cases: tuple[Case, ...], i
     )
 
 
+# With 0 groups the channels would be divided by 0.
 _GROUPS = Attr(1, "int", lambda g: None if g > 0 else "a number of groups of at least 1")
 _register("group_norm", ("Mean", "Variance"), _CASES, False, groups=_GROUPS, data_layout=layout_attr("NCHW"))
 _register("instance_norm", ("SavedMean", "SavedVariance"), _INSTANCE_CASES, True)

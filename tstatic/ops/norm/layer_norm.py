@@ -32,6 +32,7 @@ def _matrix(shape: Sequence[int], axis: int) -> tuple[int, int]:
 
 def _infer(x: Meta, scale: Meta | None, bias: Meta | None, begin_norm_axis: int) -> tuple[Meta, Meta, Meta]:
     check_dtype(x, FLOATS, "X")
+    # Axis 0 would leave no row: one mean for the whole batch.
     if not 0 < begin_norm_axis < max(x.rank, 1):
         raise ShapeError(
             "begin_norm_axis of layer_norm is out of range",
@@ -112,6 +113,7 @@ def _grad_ref(
 
 
 def _cost(x: Meta, *rest: Meta | None) -> Cost:
+    # Bytes: `x` is read and `y` written; the statistics are small beside them.
     return Cost(8.0 * x.numel, 2.0 * x.nbytes)
 
 
@@ -133,6 +135,7 @@ def _lower(torch: Any, x: Any, scale: Any, bias: Any, epsilon: float, begin_norm
         spread = center = mean.reshape(x.shape[:begin_norm_axis])
     if source.device.type == "cpu":
         # On the CPU torch's normalised row is NaN where the variance overflows; it is 0, as on a GPU.
+        # 1 / sqrt(inf) is 0, so what is left is the bias.
         y = y.where(~spread.isinf().reshape(mean.shape), 0 if wide[1] is None else wide[1])
     return y.to(x.dtype), center, spread
 
@@ -151,6 +154,7 @@ def _grad_lower(
     dx, dscale, dbias = torch.ops.aten.native_layer_norm_backward(
         gradient.contiguous(), source.contiguous(), sizes, mean.reshape(shape).contiguous(),
         inverse.reshape(shape).contiguous(), *wide,
+        # torch fails where it is asked for the gradient of an absent parameter.
         (True, scale is not None, bias is not None),
     )  # fmt: skip
     return (
@@ -161,6 +165,7 @@ def _grad_lower(
 
 
 # --------------------------------------------------------------------------------------------------- op definition
+# Each parameter left out, no row, no batch; the last has sizes that are not multiples of a vector register.
 _CASES = (
     Case(((3, 5), (5,), (5,)), {}),
     Case(((2, 3, 4), (12,), (12,)), {"epsilon": 1e-3}),
@@ -175,6 +180,7 @@ _CASES = (
 )
 
 _MEAN = "(rsum(x) / n)"
+# Two passes, as in the reference: E[x^2] - E[x]^2 cancels where the mean is large beside the deviation.
 _VARIANCE = f"(rsum(square(x - {_MEAN})) / n)"
 
 
@@ -202,6 +208,7 @@ def _grad_rows(
 register(OpDef(
     "layer_norm", "X, Scale?, Bias? -> Y, Mean~, Variance~", lod="X",
     attrs={
+        # Paddle refuses an epsilon above 0.001, too.
         "epsilon": Attr(1e-5, "float", lambda e: None if 0 <= e <= 0.001 else "a number from 0 to 0.001"),
         "begin_norm_axis": 1,
     },
@@ -211,6 +218,7 @@ register(OpDef(
         "X, Scale?, Bias?, Mean, Variance, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD",
         ref=plain(_grad_ref, _grad_scratch),
         lower=_grad_lower,
+        # The parameters' gradients are sums over rows: a tile has its part, and the parts are added in order.
         split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0, 0, PARTIAL_SUM, PARTIAL_SUM),
         cost=_grad_cost,
         shape_only=("Bias",),

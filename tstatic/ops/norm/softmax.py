@@ -32,6 +32,7 @@ def _ref(kernel: Callable[..., None], inputs: int) -> CallRef:
     def calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, axis: int) -> Calls:
         return by_rows(ins, outs, axis, scratch, lambda read, written, own: [(kernel, (*read, *written, own))])
 
+    # By axis: rows lie in one piece only along the last one, others are copied to scratch and back.
     return CallRef(calls, lambda ins, outs, *, axis: rows_scratch_metas(ins[0], axis, inputs + 1))
 
 
@@ -67,6 +68,7 @@ def _softmax_second(ctx: GradContext) -> list[OpSpec]:
     """With ``dx = y (g - sum(y g))``: by ``g`` it is ``dx`` of the arriving ``h``; by ``y``, ``h (g - sum(y g)) - g sum(h y)``."""
     y, g, h = _arriving(ctx)
     specs: list[OpSpec] = []
+    # Nothing arrives: this gradient does not depend on the loss.
     if h is None:
         return specs
     axis = ctx.attrs["axis"]
@@ -75,6 +77,7 @@ def _softmax_second(ctx: GradContext) -> list[OpSpec]:
             OpSpec("softmax_grad", {"Out": [y], "Out" + GRAD: [h]}, {"X" + GRAD: [ctx.in_grads[g]]}, {"axis": axis})
         )
     if y in ctx.in_grads:
+        # Kept axes, so that the sums broadcast along the rows that they were taken of.
         kept = {"dim": (axis,), "keep_dim": True}
         yg = _chain(ctx, specs, "reduce_sum", {"X": _chain(ctx, specs, "elementwise_mul", {"X": y, "Y": g})}, kept)
         yh = _chain(ctx, specs, "reduce_sum", {"X": _chain(ctx, specs, "elementwise_mul", {"X": y, "Y": h})}, kept)
@@ -104,6 +107,7 @@ def _log_softmax_second(ctx: GradContext) -> list[OpSpec]:
     return specs
 
 
+# Every place of the axis, rank 0, no rows, empty rows; long rows and many short ones take other paths of the tuned function.
 _CASES = (
     Case(((3, 4),)),
     Case(((2, 3, 4),), {"axis": 1}),
@@ -124,6 +128,7 @@ def _rows(texts: dict[str, str]) -> Callable[..., Rows | None]:
     """Returns the op along rows, where its axis is the last one."""
 
     def rows(x: Meta, dout: Meta | None = None, *, axis: int) -> Rows | None:
+        # A kernel's rows are contiguous; along another axis the op is a step, not part of a fused kernel.
         return Rows(texts, x.shape, x.rank - 1) if x.rank > 1 and axis in (-1, x.rank - 1) else None
 
     return rows
@@ -147,6 +152,7 @@ def _register(
             infer=_infer,
             ref=ref,
             lower=_lower(type),
+            # Rows are independent, so any axis but the one taken may be cut.
             split=Split(ROWS, FREE, taken="axis"),
             inplace=(("X", "Out"),),
             grad=GradOp(
@@ -159,7 +165,9 @@ def _register(
                 rows=_rows({f"X{GRAD}": texts[1]}),
             ),
             rows=_rows({"Out": texts[0]}),
+            # float16 ends at exp(11), and sums of many small 16-bit shares stop growing.
             amp="black",
+            # Losses look for this mark to send their gradient to X directly, past 1 / Out.
             softmax=("X", "Out") if type == "softmax" else None,
             uses_blas=True,
             domain=Domain(cases=_CASES, ulps=16.0),
@@ -170,6 +178,7 @@ def _register(
 
 _register(
     "softmax", kernels.softmax, kernels.softmax_grad, _grad_lower("_softmax_backward_data", "grad_input"), _softmax_second,
+    # Less the maximum: exponents are at most 0, so nothing overflows and the sum is at least 1.
     ("exp(x - rmax(x)) / rsum(exp(x - rmax(x)))", "out * (dout - rsum(out * dout))"),
 )  # fmt: skip
 _register(

@@ -82,6 +82,7 @@ class Over:
 
     def axes(self, rank: int, attrs: Mapping[str, Any]) -> tuple[int, ...]:
         """Returns the axes for a value of a rank, in rising order."""
+        # Without an attribute of axes the op reduces everything, as `mean` of 1.x does.
         if not self.dim:
             return tuple(range(rank))
         dim = attrs[self.dim]
@@ -89,6 +90,7 @@ class Over:
 
     def shape(self, shape: Sequence[int], attrs: Mapping[str, Any]) -> Shape:
         """Returns the shape of the result."""
+        # Ops without axes are of the 1.x, whose full reductions have the shape [1].
         one_d = attrs.get("one_d", not self.dim)
         return reduced_shape(tuple(shape), self.axes(len(shape), attrs), attrs.get(self.keep, False), one_d)
 
@@ -123,6 +125,7 @@ class Over:
 
         def writing(torch: Any, x: Any, *, out: Any = None, **attrs: Any) -> Any:
             axes = self.axes(x.dim(), attrs)
+            # torch writes a result without the reduced axes, so the given place is seen without them.
             place = None if out is None else out.view([s for i, s in enumerate(x.shape) if i not in axes])
             return function(torch, x, axes, attrs, out=place).reshape(self.shape(x.shape, attrs))
 
@@ -155,8 +158,10 @@ class Over:
             kept = [i for i in long if i not in axes]
             if kept:
                 # The outermost: its tiles are runs of memory.
+                # 16 columns are a cache line of float32: no two tiles write to the same one.
                 parts = equal(x.shape[kept[0]], count, 1 if kept[0] < x.rank - 1 else 16)
                 return tiles(parts, kept[0], self.kept_axis(kept[0], axes, attrs)) if len(parts) > 1 else None
+            # Nothing kept is long enough: tiles add up parts of the first axis, which are added in order.
             return (
                 tiles(equal(x.shape[axes[0]], count), axes[0], PARTIAL_SUM)
                 if summed and axes and axes[0] in long
@@ -169,6 +174,7 @@ class Over:
         """Cuts a gradient that is a value broadcast along the axes; the input itself lends its shape."""
         axes = self.axes(x.rank, attrs)
         count = min(SUMS.most, -(-dx.numel // SUMS.size))
+        # The first axis with more than one element: a tile is then one run of memory.
         axis = next((i for i, s in enumerate(dx.shape) if s > 1), 0)
         if count < 2 or dx.shape[axis] < 2:
             return None
@@ -181,6 +187,7 @@ class Over:
         return axis if attrs.get(self.keep, False) else axis - sum(a < axis for a in axes)
 
 
+# One, several and all axes, both ways of counting, kept or not, rank 0, size 1, size 0 beside the axis.
 CASES = (
     Case(((3, 4),)),
     Case(((3, 4),), {"dim": (1,)}),
@@ -206,6 +213,7 @@ EMPTY_CASES = (
 )
 """Over no elements: for ops with a neutral element."""
 
+# Longer than the blocks in which `_sum` adds up, along the last axis, the first and one between.
 LONG_CASES = (
     Case(((2, 1300),), {"dim": (1,)}),
     Case(((300, 3),), {"dim": (0,)}),
@@ -223,6 +231,7 @@ def axis_attr(axis: Any, function: str) -> tuple[int, ...]:
     if axis is None:
         return ()
     items = axis if isinstance(axis, list | tuple) else (axis,)
+    # A bool is an int to Python, and `True` as an axis is an error of the caller.
     if any(isinstance(a, bool) or not hasattr(a, "__index__") or isinstance(a, Variable) for a in items):
         raise ProgramTypeError(
             f"The type of 'axis' in {function} must be int, list, tuple or None",

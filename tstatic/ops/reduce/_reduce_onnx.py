@@ -39,6 +39,7 @@ def plain(op: str) -> Shaped:
     """Makes a reduction that is one node; what is added up is converted first where the result is of another type."""
 
     def reduced(g: Graph, x: Value, axes: Axes, keep: bool) -> Value:
+        # Converted first, as in the reference: what is added up in float32 is rounded once.
         wide = g.outs[0].dtype.compute if op in ("Sum", "Mean", "Prod") else x.dtype
         return g.reduce(op, g.cast(x, wide), axes, keep)
 
@@ -95,6 +96,7 @@ def extreme(op: str) -> Callable[..., Value]:
 
     def form(g: Graph, x: Value, *, axis: int, keepdims: bool, flatten: bool) -> Value:
         if flatten or not x.shape:
+            # ONNX's axis has no form for all axes, so the value is flattened.
             found = g(op, g("Reshape", x, g.ints([-1])), dtype=int64, axis=0, keepdims=0)
             return g("Reshape", found, g.ints([1] * g.outs[0].rank)) if g.outs[0].rank else found
         return g(op, x, dtype=int64, axis=axis, keepdims=int(keepdims))
@@ -132,6 +134,7 @@ def kth(g: Graph, x: Value, *, k: int, axis: int, keepdim: bool) -> tuple[Value,
 def cumsum(g: Graph, x: Value, *, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> Value:
     wide = g.wide(x)
     if flatten or not x.shape:
+        # ONNX adds along an axis only.
         wide, axis = g("Reshape", wide, g.ints([-1])), 0
     found = g("CumSum", wide, g.const(axis, int64), exclusive=int(exclusive), reverse=int(reverse))
     return found if x.shape or g.outs[0].rank else g("Reshape", found, g.ints([]))
@@ -139,6 +142,7 @@ def cumsum(g: Graph, x: Value, *, axis: int, flatten: bool, exclusive: bool, rev
 
 def log_cumsum(g: Graph, x: Value, *, axis: int, reverse: bool) -> Value:
     """Adds to each entry the sum of as many before it as it holds already, in the logarithm: twice as many at each step."""
+    # Doubling: log2(size) additions of whole arrays instead of one per element; ONNX has no such running sum.
     found = g.wide(x)
     if not x.shape:
         return found
@@ -157,6 +161,7 @@ def log_cumsum(g: Graph, x: Value, *, axis: int, reverse: bool) -> Value:
 def _log_add(g: Graph, a: Value, b: Value) -> Value:
     """Returns ``log(exp(a) + exp(b))`` without an overflow; two equal infinities are one."""
     same = g.equal(a, b)
+    # Minus infinity less itself is NaN; of two equal infinities the sum is the same infinity, log(2) or not.
     far = g("Neg", g("Abs", g.where(same, g.number(0, a), g.sub(a, b))))
     return g.add(g("Max", a, b), g("Log", g.add(g("Exp", far), 1)))
 
@@ -169,6 +174,7 @@ def searchsorted(g: Graph, sequence: Value, values: Value, *, right: bool) -> Va
     each = g.unsqueeze(values, [values.rank])
     below = g("LessOrEqual" if right else "Less", rows, each, dtype=bool_)
     if sequence.dtype.is_float:
+        # `<` is false for NaN, which is above all numbers: it counts every entry but other NaN.
         last = g("IsNaN", each, dtype=bool_)
         if not right:
             last = g("And", last, g("Not", g("IsNaN", rows, dtype=bool_)))

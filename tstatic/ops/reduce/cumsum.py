@@ -39,11 +39,13 @@ def _ref(x: Array, out: Array, *, axis: int, flatten: bool, exclusive: bool, rev
         np.copyto(out, 0 if exclusive else x)
         return
     at = normalize_axis(axis, x.ndim)
+    # Backwards views: the sum runs from the end, without a copy.
     if reverse:
         x, out = _line(x, at, None, None, -1), _line(out, at, None, None, -1)
     if not exclusive:
         np.add.accumulate(x, axis=at, dtype=_sum_type(out), out=out)
     elif x.shape[at]:
+        # Exclusive: nothing comes before the first element.
         _line(out, at, 0, 1).fill(0)
         np.add.accumulate(_line(x, at, None, -1), axis=at, dtype=_sum_type(out), out=_line(out, at, 1, None))
 
@@ -81,6 +83,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     attrs = {
         "axis": 0 if flatten else ctx.attrs["axis"],
         "exclusive": ctx.attrs["exclusive"],
+        # An element goes into all sums behind it, so its gradient is a sum from the other end.
         "reverse": not ctx.attrs["reverse"],
     }
     if not flatten or ctx.meta(x).rank == 1:
@@ -182,6 +185,7 @@ def _product_back(x: Array, dout: Array, dx: Array, *, dim: int) -> None:
     at = normalize_axis(dim, x.ndim)
     x, dout, dx = np.moveaxis(x, at, 0), np.moveaxis(dout, at, 0), np.moveaxis(dx, at, 0)
     np.copyto(dx, dout)
+    # From the end: s[i] needs s[i + 1].
     for i in range(x.shape[0] - 2, -1, -1):
         dx[i] += x[i + 1] * dx[i + 1]
     if x.shape[0] > 1:

@@ -38,6 +38,7 @@ _BY_AXIS = Over("axis", "keepdim")
 
 # ------------------------------------------------------------------------------------------------------------- extrema
 def _at_least_one(count: Any) -> None:
+    # An element that is NaN equals nothing, so a count may be 0.
     np.maximum(count, 1, out=count)
 
 
@@ -50,6 +51,7 @@ def _choice_op(type: str, word: str, function: str, share: bool) -> None:
     """Registers an op that picks the largest or smallest element; with ``share``, equal ones divide the gradient."""
 
     def infer(x: Meta, **attrs: Any) -> Meta:
+        # There is no largest of no elements.
         check_elements(x, _BY_DIM.axes(x.rank, attrs), f"the {word}")
         return x.with_shape(_BY_DIM.shape(x.shape, attrs))
 
@@ -98,6 +100,7 @@ def _choice_op(type: str, word: str, function: str, share: bool) -> None:
     ))  # fmt: skip
 
 
+# Paddle's two families: max gives each of equal elements the whole gradient, amax divides it.
 _choice_op("reduce_max", "maximum", "amax", False)
 _choice_op("reduce_amax", "maximum", "amax", True)
 _choice_op("reduce_min", "minimum", "amin", False)
@@ -107,10 +110,12 @@ _choice_op("reduce_amin", "minimum", "amin", True)
 # ------------------------------------------------------------------------------------------------------------- logical
 def _truth_op(type: str, ufunc: np.ufunc, function: str) -> None:
     def calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+        # numpy reduces truth values without converting the input in memory.
         return [(ufunc.reduce, (x, axes, np.bool_, out.reshape(reduced_shape(x.shape, axes), copy=False)))]
 
     def lower(torch: Any, x: Any, axes: Sequence[int], attrs: Any) -> Any:
         out = x.bool()
+        # Axes are kept with size 1, so that the numbers of the others hold.
         for axis in axes:
             out = getattr(torch, function)(out, axis, keepdim=True)
         return out
@@ -146,6 +151,7 @@ def _drop_infinities(peak: Any) -> None:
 def _calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
     powers, peak = scratch[0], scratch[1]
     return [
+        # Less the maximum: exp overflows float32 above 88; one number of the sum is then 1.
         (np.maximum.reduce, (x, axes, None, peak.reshape(reduced_shape(x.shape, axes)))),
         (_drop_infinities, (peak,)),
         (np.subtract, (x, spread(peak, x.shape, axes), powers)),
@@ -160,6 +166,7 @@ def _grad_calls(x: Any, out: Any, dout: Any, dx: Any, axes: Sequence[int], scrat
     if dx.size == 0:
         return []
     return [
+        # exp(x - out) is the softmax, at most 1, so it cannot overflow.
         (np.subtract, (x, spread(out, x.shape, axes), dx)),
         (np.exp, (dx, dx)),
         (np.multiply, (dx, spread(dout, x.shape, axes), dx)),

@@ -46,7 +46,9 @@ def _first(x: Array, axis: int, k: int, *, largest: bool) -> Array:
     """Returns the indices of the ``k`` first elements of the sorted order along an axis."""
     size = x.shape[axis]
     if k == 1 and largest and x.size:
+        # argmax takes the first of equal elements and NaN before all numbers, as the stable order does.
         return np.asarray(np.argmax(_sortable(x), axis=axis, keepdims=True))
+    # Narrowing down is a loop over rows in Python, so short rows are sorted whole, and those of which much is kept.
     if size <= _LONG or k * 8 > size:
         return _order(x, axis, descending=largest)[
             tuple(slice(0, k) if i == axis else slice(None) for i in range(x.ndim))
@@ -67,6 +69,7 @@ def _first(x: Array, axis: int, k: int, *, largest: bool) -> Array:
 def _put(dx: Array, indices: Array, dout: Array, axis: int) -> None:
     """Writes zeros, and ``dout`` at positions that differ within each row: the gradient of a selection by order."""
     dx.fill(0)
+    # The positions of a row differ, so plain writing loses nothing.
     if indices.size:
         np.put_along_axis(dx, indices, dout, axis)
 
@@ -94,6 +97,7 @@ def _grad_is_gather(ctx: GradContext) -> list[OpSpec]:
     names = passed(ctx, "Out@GRAD", "X@GRAD")
     if names is None:
         return []
+    # The positions are those of the first gradient: where a selection took a value, its gradient is read.
     inputs = {"Input": [names[0]], "Index": ctx.inputs["Indices"]}
     return [OpSpec("take_along_axis", inputs, {"Result": [names[1]]}, {"Axis": ctx.attrs["axis"]})]
 
@@ -140,6 +144,7 @@ def _lower_back(torch: Any, x: Any, indices: Any, dout: Any, *, axis: int, keepd
     return torch.zeros(tuple(x.shape), dtype=dout.dtype, device=dout.device).scatter(axis, where, given)
 
 
+# Of X only the shape is read: the values may be gone.
 _SELECTION_GRAD = GradOp(
     "X, Indices, Out@GRAD -> X@GRAD", ref=_back, lower=_lower_back, split=Split(ELEMENTS, FREE, taken="axis"),
     shape_only=("X",), grad=_grad_is_gather,
@@ -214,6 +219,7 @@ def fluid_argsort(
 def _infer_topk(x: Meta, given: Meta | None, *, k: int, axis: int) -> tuple[Meta, Meta]:
     if given is not None:
         check_dtype(given, INTEGERS, "K")
+        # The number is known when it runs, so the size is open until then.
         out = _with_size(x, normalize_axis(axis, x.rank), UNKNOWN)
     else:
         out = _with_size(x, _check_k(k, x, axis), k)

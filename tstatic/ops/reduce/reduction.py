@@ -44,6 +44,7 @@ def total_dtype(x: DType, out_dtype: DType | None) -> DType:
     """Returns what a sum is added up in: int64 for integers and truth values, unless something else is asked for."""
     if out_dtype is not None:
         return out_dtype
+    # As in numpy and Paddle: a sum of 3,000 million int32 ones would wrap around.
     return x if x.is_inexact else int64
 
 
@@ -77,6 +78,7 @@ def _sum_calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) ->
 
 
 def _mean_calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    # One division of the few results, after the sum, not one of each element.
     count = np.asarray(count_of(x.shape, axes), out.dtype)
     return [*_sum_calls(x, out, axes, scratch), (np.true_divide, (out, count, out))]
 
@@ -123,6 +125,7 @@ def _grad_op(type: str, over: Over, text: str = "") -> GradOp:
         return torch.div(wide, count_of(x.shape, axes), out=out) if mean else out.copy_(wide)
 
     def second_order(ctx: GradContext) -> list[OpSpec]:
+        # The reduction of second order adds up in the type of the gradient, whatever the first converted.
         changed = {"out_dtype": ctx.meta(ctx.inputs["Out@GRAD"][0]).dtype} if over.dim else {}
         return grad_is_forward_op(type, changed=changed)(ctx)
 
@@ -146,6 +149,7 @@ def _rows(text: str, slot: str) -> Callable[..., Rows | None]:
     return rows
 
 
+# A type to add up in, with and without Paddle's `in_dtype`.
 _CAST_CASES = (
     Case(((2, 3),), {"dim": (1,), "out_dtype": float64}),
     Case(((2, 3),), {"reduce_all": True, "in_dtype": float32, "out_dtype": float64}),
@@ -223,9 +227,11 @@ def _prod_grad(x: Any, out: Any, dout: Any, dx: Any, axes: tuple[int, ...], seen
     if dx.size == 0:
         return
     wide = [spread(a, x.shape, axes) for a in (out, dout)]
+    # 0 / 0 where a factor is 0; replaced below.
     np.true_divide(wide[0], x, dx)
     np.equal(x, 0, out=seen)
     if seen.any():
+        # One zero: the product of the others is left. Two: every product holds one of them.
         zeros = np.add.reduce(seen, axes, np.int64, keepdims=True)
         np.copyto(others, x)
         np.copyto(others, 1, where=seen)
@@ -238,6 +244,7 @@ def _prod_grad(x: Any, out: Any, dout: Any, dx: Any, axes: tuple[int, ...], seen
 def _prod_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Attrs) -> Any:
     out = x.to(getattr(torch, _prod_dtype(dtype_of(str(x.dtype)), attrs["out_dtype"]).name))
     kind, out = out.dtype, torch_wide(out)
+    # torch's prod takes one axis.
     for axis in axes:
         out = out.prod(axis, keepdim=True, dtype=out.dtype)
     return out.to(kind)

@@ -39,6 +39,7 @@ def _extreme(x: Array, axis: int, ufunc: Any) -> tuple[Array, Array]:
     found = ufunc.accumulate(x, axis)
     steps = np.arange(x.shape[axis]).reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
     # A new extreme, or one that equals it, or another NaN behind a NaN.
+    # `found` is NaN from the first NaN on, and NaN equals nothing: the second part finds those.
     new = (x == found) | (x != x)
     return found, np.maximum.accumulate(np.where(new, steps, 0), axis)
 
@@ -48,6 +49,7 @@ def _ref(ufunc: Any) -> Any:
         if x.ndim == 0:
             found, places = x, np.zeros((), np.int64)
         else:
+            # The index is that of the widened values, whose order is the same.
             wide = x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
             found, places = _extreme(wide, axis, ufunc)
         if out is not None:
@@ -64,6 +66,7 @@ def _back(x: Array, indices: Array, dout: Array, dx: Array, *, axis: int) -> Non
     if dx.ndim == 0:
         np.copyto(dx, dout)
     elif dx.size:
+        # One element may be the extreme of many places, so gradients add up.
         add_flat(dx, positions(dx.shape, indices, axis % dx.ndim), dout, fresh=True)
 
 
@@ -150,6 +153,7 @@ def _ref_log(x: Array, out: Array, *, axis: int, reverse: bool) -> None:
         return
     at = normalize_axis(axis, x.ndim)
     way = tuple(slice(None, None, -1 if reverse and i == at else None) for i in range(x.ndim))
+    # log(exp(a) + exp(b)) step by step: no exponential is ever taken of a large number.
     np.logaddexp.accumulate(x[way], at, out=out[way])
 
 
@@ -174,6 +178,7 @@ def _log_grad(ctx: GradContext) -> list[OpSpec]:
     attrs = {"axis": ctx.attrs["axis"], "reverse": not ctx.attrs["reverse"]}
     parts = []
     for sign in (1.0, -1.0):
+        # The sum runs over logarithms, so gradients above and below 0 go separately; log(0) adds nothing.
         one_sided = e.emit("relu", {"X": e.emit("scale", {"X": arriving}, scale=sign)})
         logs = e.emit("elementwise_sub", {"X": e.emit("log", {"X": one_sided}), "Y": out})
         summed = e.emit("logcumsumexp", {"X": logs}, **attrs)
@@ -291,6 +296,7 @@ def _areas(y: Variable, x: Variable | None, dx: Any, axis: int, function: str) -
         return multiply(heights, dx) if isinstance(dx, Variable) else scale(heights, 1.0 if dx is None else dx), at
     width = diff(x, axis=at if len(x.shape) == len(y.shape) else -1)
     if len(x.shape) == 1 and len(y.shape) > 1:
+        # The widths lie along one axis and broadcast over the others.
         width = reshape(width, [-1 if i == at else 1 for i in range(len(y.shape))])
     return multiply(heights, width), at
 

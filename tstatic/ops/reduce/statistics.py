@@ -114,6 +114,7 @@ def _quantiles(
     rows, axes = _to_one_axis(x, axis, function)
     nan = isnan(rows) if rows.dtype.is_float else None
     # NaN sorts last, so that the numbers of a row are its first ones.
+    # Sorted once for all quantiles.
     ordered = sort(rows, -1)
     if nan is None or not ignore_nan:
         count = sum(cast(emit_one("fill_any_like", {"X": rows}, {"value": 1.0}), wide), -1, keepdim=True)
@@ -145,6 +146,7 @@ def _quantile(x: Variable, q: Any, axis: Any, keepdim: bool, ignore_nan: bool, f
             fix="pass 0.5 for the median",
             op=function,
         )
+    # As in Paddle: quantiles are float64 whatever `x` is.
     found = _quantiles(x, qs, axis, keepdim, ignore_nan, "float64", function)
     return stack(found, 0) if len(found) > 1 else found[0]
 
@@ -195,6 +197,7 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, name: st
         array([3.], dtype=float32)
     """
     x = check_variable(x, "x", "median")
+    # As in Paddle: the median of integers is float32.
     wide = "float64" if x.dtype is float64 else "float32"
     (found,) = _quantiles(x, [0.5], axis, keepdim, False, wide, "median")
     return scale(found, name=name) if name else found
@@ -320,6 +323,7 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
 def _ref_histogram(x: Array, out: Array, *, bins: int, min: float, max: float) -> None:
     values = np.asarray(x, np.float64).reshape(-1)
     low, high = float(min), float(max)
+    # As in Paddle, equal bounds take the range from the values, and a single value a range of 2 around it.
     if low == high:
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         low, high = (low - 1, high + 1) if low == high else (low, high)
@@ -407,6 +411,7 @@ def _count_bins(x: Array, weights: Array | None, out: None, *, minlength: int) -
             "bincount counts numbers of at least 0", expected="no negative number", received=int(x.min()),
             fix="add an offset first", op="bincount",
         )  # fmt: skip
+    # numpy adds weights up in float64; float32 is rounded once.
     found = np.bincount(x, None if weights is None else weights, minlength)
     return [found if weights is None else found.astype(weights.dtype if weights.dtype.kind in "f" else np.float64)]
 
@@ -467,6 +472,7 @@ def _ref_search(sorted_sequence: Array, values: Array, out: Array, *, right: boo
     if sorted_sequence.ndim == 1:
         np.copyto(out, np.searchsorted(sorted_sequence, values, side), casting="same_kind")
         return
+    # numpy searches one sequence at a time.
     rows, targets = (a.reshape(-1, a.shape[-1]) for a in (sorted_sequence, values))
     found = [np.searchsorted(row, target, side) for row, target in zip(rows, targets, strict=True)]
     if found:

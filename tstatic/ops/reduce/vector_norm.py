@@ -63,6 +63,7 @@ def _frobenius_grad_calls(x: Any, out: Any, dout: Any, dx: Any, axes: Sequence[i
 
 def _norm_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Mapping[str, Any]) -> Any:
     order = attrs.get("porder", 2.0)
+    # Over no axes the norm is abs(x), but of order 0 a count.
     if order == 0 and not axes:
         return (x != 0).to(x.dtype)
     return _torch_norm(torch, torch_wide(x), order, axes).to(x.dtype)
@@ -88,10 +89,12 @@ def _norm_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int
     norm = _torch_norm(torch, wide, order, axes)
     if math.isinf(order):
         largest = wide.abs() == norm
+        # Equal extrema share the gradient, as in the reference.
         shared = arrived / largest.sum(tuple(axes), keepdim=True).clamp(min=1) if axes else arrived
         return torch.where(largest, torch_sign(torch, wide) * shared, 0).to(x.dtype)
     if order == 2:
         return (wide * torch.where(norm == 0, 0, arrived / norm)).to(x.dtype)
+    # A ratio to the norm, as in the reference: abs(x) ** (order - 1) alone overflows for large orders.
     slope = torch_sign(torch, wide) * (wide.abs() / norm).pow(order - 1) * arrived
     return torch.where((wide == 0) | (norm == 0), 0, slope).to(x.dtype)
 
@@ -179,10 +182,12 @@ def _p_grad(
         np.multiply(dx, spread(dout, x.shape, axes), dx)
         return
     np.absolute(x, work)
+    # abs(x) / norm is at most 1, so its power cannot overflow.
     np.true_divide(work, wide, work)
     np.power(work, np.asarray(order - 1, x.dtype), work)
     np.multiply(work, dx, dx)
     np.multiply(dx, spread(dout, x.shape, axes), dx)
+    # 0 to a negative power is infinite, and NaN times the sign 0.
     np.equal(x, 0, out=mask)
     np.copyto(dx, 0, where=mask)
     np.copyto(dx, 0, where=np.broadcast_to(wide == 0, x.shape))
@@ -272,6 +277,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _ref(x: Array, out: Array, *, max_norm: float) -> None:
+    # Blocks are summed in the type of x, as BLAS does, and their sums in float64.
     norm = math.sqrt(sum(float(np.dot(values, values)) for _, values in flat_parts(x)))
     if not norm > max_norm:
         np.copyto(out, x)
@@ -382,6 +388,7 @@ def _freedom(helper: LayerNamer, x: Variable, out: Variable) -> Variable:
     wide = {"out_dtype": x.dtype.compute}
     counts = [helper.emit("cast", {"X": helper.emit("size", {"Input": v})}, wide) for v in (x, out)]
     count = helper.emit("elementwise_div", {"X": counts[0], "Y": counts[1]})
+    # At least 1, as in Paddle: the variance of one element is 0, where torch has NaN.
     less = helper.emit("clip", {"X": helper.emit("scale", {"X": count}, {"bias": -1.0})}, {"min": 1.0, "max": math.inf})
     found: Variable = helper.emit("reciprocal", {"X": less})
     found.stop_gradient = True
@@ -392,6 +399,7 @@ def _variance(helper: LayerNamer, x: Variable, axis: Any, unbiased: bool, keepdi
     dim = axis_attr(axis, helper.prefix)
     axes = reduced_axes(len(x.shape), dim, not dim)
     reduce = {"dim": dim or (0,), "reduce_all": not dim}
+    # Two passes: the mean of squares less the squared mean cancels where the mean is large.
     center = helper.emit("reduce_mean", {"X": x}, {**reduce, "keep_dim": True})
     square = helper.emit("square", {"X": helper.emit("elementwise_sub", {"X": x, "Y": center})})
     result: Variable
@@ -400,6 +408,7 @@ def _variance(helper: LayerNamer, x: Variable, axis: Any, unbiased: bool, keepdi
         return result
     total: Variable = helper.emit("reduce_sum", {"X": square}, {**reduce, "keep_dim": keepdim})
     count = known_count(x, axes)
+    # A known number is a constant of the program; else it is counted when it runs.
     if count != UNKNOWN:
         result = helper.emit("scale", {"X": total}, {"scale": 1.0 / max(count - 1, 1)})
         return result
@@ -484,6 +493,7 @@ def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, 
     size = helper.emit(
         "p_norm", {"X": x}, {"porder": float(p), "axis": axis if len(x.shape) > 1 else 0, "keepdim": True}
     )
+    # A bound, not a summand as in `l2_normalize`: Paddle has both.
     least = helper.emit("clip", {"X": size}, {"min": float(epsilon), "max": math.inf})
     result: Variable = helper.emit("elementwise_div", {"X": x, "Y": least})
     return result

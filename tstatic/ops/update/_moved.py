@@ -49,6 +49,7 @@ def moved_code(node: Node, slot: str, dtype: np.dtype[Any]) -> MovedCode:
     constants: list[Node] = []
 
     def in_own_type(part: Node) -> Node:
+        # Parts without the number itself are float64 in Python, rounded once to the number's type.
         if name not in variables(part):
             constants.append(part)
             return Node("var", value=f"constant{len(constants)}")

@@ -62,9 +62,11 @@ def adam_in_place(
     param = tensors[0]
     if param.device.type != "cpu" or not all(t.is_contiguous() and t.shape == param.shape for t in tensors):
         return False
+    # torch divides by 1 - beta.
     if not (0 <= beta1 < 1 and 0 <= beta2 < 1):
         return False
     numbers = [float(n) for n in (step, correct, 0.0 if decay is None else decay)]
+    # torch corrects for its step count, which is 1 here, by 1 - beta1 and sqrt(1 - beta2): the rate takes both out again.
     root = math.sqrt(1 - beta2)
     rate = numbers[0] * (1 - beta1) / root
     # Without a rate nothing scales the decay.
@@ -84,6 +86,7 @@ def with_skip(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], input
     @functools.wraps(lower)
     def skipping(torch: Any, *values: Any, **attrs: Any) -> Any:
         news = lower(torch, *values[:at], *values[at + 1 :], **attrs)
+        # Computed in any case: the flag stays on the device, which chooses.
         skip = values[at]
         if skip is None:
             return news

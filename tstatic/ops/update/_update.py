@@ -125,6 +125,7 @@ class UpdateRef(Ref):
             outputs = {places[n.lower()]: node for n, node in one.outputs.items()}
             squares: dict[str, int] = {}
             for name, node in one.squares.items():
+                # Squares of an expression take a block of their own, behind those of the slots.
                 squares[name] = places[node.value] if node.op == "var" else len(slots) + len(outputs) - len(one.outputs)
                 if node.op != "var":
                     outputs[squares[name]] = node
@@ -211,6 +212,7 @@ class UpdateRef(Ref):
                 for one in codes
             ]
             if self._by_rows(named, attrs):
+                # A second pass needs sums over the whole parameter, which some of its rows do not give.
                 assert len(step.passes) == 1
                 # Which rows are gathered depends on values, so the calls are made in the step.
                 step.passes[0].calls = [(self._update_rows, (named, step, scratch))]
@@ -251,6 +253,7 @@ class UpdateRef(Ref):
             last = turn == len(step.passes) - 1
             registers, own = own[: one.code.registers], own[one.code.registers :]
             calls: Calls = []
+            # Each block goes through all instructions while it is in the cache, so memory is read and written once.
             for at in range(0, total, BLOCK):
                 part = slice(at, min(at + BLOCK, total))
                 size = part.stop - at
@@ -362,11 +365,13 @@ class _UpdateStep:
 
     def run(self) -> None:
         """Runs one step."""
+        # Nothing else is read: gradients of a skipped step may be NaN.
         if self.skip is not None and self.skip.item():
             for function, args in self.kept:
                 function(*args)
             return
         known: dict[str, float] = {}
+        # Numbers are computed in float64 and rounded once, to the type of the arrays.
         for name, array in self.read:
             known[name] = float(array.item())
         for one in self.passes:
@@ -431,6 +436,7 @@ def _rows_at_once(width: int) -> int:
 
 
 def _copy_unless_same(x: Array, out: Array) -> None:
+    # A plan makes several arrays over the memory of one value.
     if x is not out and not (x.ctypes.data == out.ctypes.data and x.strides == out.strides):
         np.copyto(out, x)
 
@@ -478,6 +484,7 @@ def _infer(
             check_has_shape(meta, param.shape, name, op, why="that of the parameter", fix=fix)
     grad, master = named["Grad"], named.get("MasterParam")
     assert grad is not None
+    # Beside a float32 copy the gradient may have either type.
     accepted = [m.dtype.name for m in (param, master) if m is not None]
     fix = f"convert the gradient to the parameter's dtype: paddle.cast(grad, '{param.dtype.name}')"
     check_dtype(grad, accepted, "Grad", op, fix=fix)
@@ -565,6 +572,7 @@ def register_update(
             infer=functools.partial(_infer, type, ins, outs, needs or {}),
             ref=ref,
             lower=form,
+            # Sums of squares over the whole parameter come before its update, so a tile cannot do both.
             split=split if formula.single_pass else None,
             state=ref.pairs,
             numbers=tuple(i for i, o in ref.pairs if o in ref.powers),

@@ -30,6 +30,7 @@ def _adamax_lower(
     p, g = torch_start(torch, param, grad, master)
     new_m = beta1 * m.to(p.dtype) + (1 - beta1) * g
     new_norm = torch.maximum(g.abs(), beta2 * norm.to(p.dtype) + epsilon)
+    # In float64: 1 - beta1^t loses digits where the power is near 1.
     rate = (lr.double() / (1 - pow1.double())).to(p.dtype).reshape(())
     new = p - rate * new_m / new_norm
     return torch_end([(param, new), (m, new_m), (norm, new_norm), (master, new)])
@@ -41,6 +42,7 @@ register_update(
     {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "multi_precision": MULTI_PRECISION},
     {
         "MomentOut": "moment * beta1 + grad * (1 - beta1)",
+        # As in Paddle, epsilon is added to the old norm: it is never 0.
         "InfNormOut": "maximum(abs(grad), infnorm * beta2 + epsilon)",
         "ParamOut": "param - momentout / infnormout * (learningrate / (1 - beta1pow))",
     },
@@ -154,6 +156,7 @@ register_update(
         "MeanSquareOut": "meansquare * decay + grad * grad * (1 - decay)",
         "MeanGradOut": "where(centered, meangrad * decay + grad * (1 - decay), meangrad)",
         "spread": "where(centered, meansquareout - meangradout * meangradout, meansquareout)",
+        # epsilon is within the root, as in Paddle; torch's RMSprop adds it outside.
         "MomentOut": "moment * momentum + grad * learningrate / sqrt(spread + epsilon)",
         "ParamOut": "param - momentout",
     },
@@ -173,12 +176,15 @@ register_update(
 
 
 # ---------------------------------------------------------------------------------------------------------------- lamb
+# Y. You et al., "Large Batch Optimization for Deep Learning", 2020.
 LAMB = {
     **MOMENTS,
     "adam": "moment1out / (1 - beta1pow) / (sqrt(moment2out / (1 - beta2pow)) + epsilon)",
+    # Without decay nothing is added: 0 times an infinite parameter is NaN.
     "direction": "where(weight_decay != 0, adam + param * weight_decay, adam)",
     "param_squares": "squares(param)",
     "direction_squares": "squares(direction)",
+    # A norm of 0 has no ratio: the step stays as it is.
     "ratio": "where((param_squares > 0) & (direction_squares > 0), sqrt(param_squares) / sqrt(direction_squares), 1)",
     "ParamOut": "param - direction * (learningrate * where(always_adapt | (weight_decay != 0), ratio, 1))",
     **POWERS,
@@ -226,6 +232,7 @@ register_update(
             Case(((7,), (7,), (1,), (7,), (7,), (1,), (1,), None, (1,)), {"weight_decay": 0.01}),
         ),
         values=ADAM_VALUES,
+        # Two norms of the whole parameter are in the ratio, and torch adds them up in another order.
         ulps=64,
     ),
 )

@@ -55,6 +55,7 @@ def _ref(
         np.add(out_two, out_one, out_two)
         out_one.fill(0)
     if ends:
+        # The finished window, from which averages are taken while the next one begins.
         np.add(out_one, out_two, out_three)
         out_one.fill(0)
         out_two.fill(0)
@@ -118,6 +119,7 @@ register(
             values={
                 "in_num_accumulates": ValueRange(0, 4, dtype="int64"),
                 "in_old_num_accumulates": ValueRange(0, 4, dtype="int64"),
+                # On both sides of the step at which the first sum moves.
                 "in_num_updates": ValueRange(ROLL - 3, ROLL, dtype="int64"),
             },
             ulps=2,

@@ -14,10 +14,13 @@ from tstatic.ops.update._update import register_update
 
 Attrs = Mapping[str, Any]
 
+# Rates and epsilons are above 0.
 POSITIVE = Range(0.01, 1.0)
+# Powers of a decay rate lie below 1: updates divide by 1 less them.
 ONE = Range(0.5, 0.95)
 ROW = Range(0, "Param.0", dtype="int64")
 """Samples of the slot ``Rows``: one row."""
+# Ranks 0 to 3, no element, one element; 129 is one more than a multiple of all vector registers.
 SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (1,), (0, 3), (2, 3, 4), (129,))
 
 
@@ -43,6 +46,7 @@ def _sgd_lower(torch: Any, param: Any, lr: Any, grad: Any, master: Any) -> Any:
 
 
 def _write_sgd(torch: Any, param: Any, lr: Any, grad: Any, master: Any, *, out: Any) -> bool:
+    # torch writes to `out` where all types are one.
     if grad.shape != param.shape or master is not None or len({t.dtype for t in (param, grad, lr)}) > 1:
         return False
     torch.addcmul(param, grad, lr.reshape(()), value=-1, out=out[0])
@@ -143,6 +147,7 @@ ADAM_SLOTS = (
     "Param, Grad, LearningRate, Moment1, Moment2, Beta1Pow, Beta2Pow, MasterParam?, SkipUpdate?, Beta1Tensor?, "
     "Beta2Tensor?, EpsilonTensor?, RowMask? -> ParamOut, Moment1Out, Moment2Out, Beta1PowOut, Beta2PowOut, MasterParamOut?"
 )
+# Paddle's defaults, which are those of the paper.
 ADAM_ATTRS = {
     "beta1": 0.9,
     "beta2": 0.999,
@@ -162,6 +167,7 @@ ADAM = {
     "rate": "learningrate",
     **MOMENTS,
     "correct": "sqrt(1 - beta2pow)",
+    # epsilon is scaled, too: it means what it does beside the corrected root.
     "root": "sqrt(moment2out) + epsilon * correct",
     "step": "moment1out / root * (rate * correct / (1 - beta1pow))",
     "ParamOut": "param - step",
@@ -188,6 +194,7 @@ def _adam_lower(
     rate = lr.double().reshape(()) * lr_ratio
     one, two, small = _number(b1, beta1), _number(b2, beta2), _number(eps, epsilon)
     if with_decay:
+        # Decoupled: the decay does not pass through the moments.
         p = p * (1 - rate * coeff).to(p.dtype)
     new_m = one * m.to(p.dtype) + (1 - one) * g
     new_v = two * v.to(p.dtype) + (1 - two) * g * g
@@ -197,6 +204,7 @@ def _adam_lower(
     next1, next2 = (pow1, pow2) if use_global_beta_pow else (pow1 * one, pow2 * two)
 
     def after(old: Any, changed: Any) -> tuple[Any, Any]:
+        # Rows that no sample looked up keep their moments as well.
         if mask is None or not lazy_mode or old is None:
             return old, changed
         looked_up = (mask != 0).reshape(-1, *(1 for _ in p.shape[1:]))
@@ -211,11 +219,13 @@ def _write_adam(
     b2: Any, eps: Any, mask: Any, *, beta1: float, beta2: float, epsilon: float, lazy_mode: bool, use_global_beta_pow: bool,
     lr_ratio: float = 1.0, coeff: float = 0.0, with_decay: bool = False, out: Any,
 ) -> bool:  # fmt: skip
+    # Numbers in tensors would have to be read on the host first.
     given = (b1, b2, eps, *((mask,) if lazy_mode else ()))
     if any(t is not None for t in given) or any(t is None for t in out[:3]):
         return False
     rounded, to_m, to_v, to_pow1, to_pow2, to_master = out
     kept, to_param = (param, rounded) if master is None else (master, to_master)
+    # A 16-bit parameter without a float32 copy is computed in float32, by the other form.
     if to_param is None or kept.itemsize <= 2:
         return False
     rate, first, second = lr.reshape(()), pow1.reshape(()), pow2.reshape(())
@@ -223,6 +233,7 @@ def _write_adam(
     correct = (1 - second).sqrt_()
     size = rate * correct / (1 - first)
     decay = rate * (lr_ratio * coeff) if with_decay else None
+    # torch's fused form writes over what it reads.
     in_place = all(a.data_ptr() == b.data_ptr() for a, b in ((kept, to_param), (m, to_m), (v, to_v)))
     alike = grad.dtype == kept.dtype
     if not (in_place and alike) or not adam_in_place(
@@ -265,6 +276,7 @@ def _adam_cases(more: Attrs) -> tuple[Case, ...]:
     )
 
 
+# The second moment is under a root: clear of 0, where its slope is infinite.
 ADAM_VALUES = {
     "LearningRate": POSITIVE,
     "Moment2": Range(0.01, 2.0),

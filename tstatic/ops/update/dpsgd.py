@@ -28,6 +28,7 @@ def _lower(
 register_update(
     "dpsgd",
     "Param, Grad, LearningRate, Noise?, MasterParam? -> ParamOut, MasterParamOut?",
+    # Paddle's defaults.
     {"clip": 0.9, "batch_size": 0.999, "sigma": 1e-8, "multi_precision": MULTI_PRECISION},
     {
         "grad_squares": "squares(grad)",

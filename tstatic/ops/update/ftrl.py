@@ -35,6 +35,7 @@ register_update(
     "-> ParamOut, SquaredAccumulatorOut, LinearAccumulatorOut, MasterParamOut?",
     {"l1": 0.0, "l2": 0.0, "lr_power": -0.5, "multi_precision": MULTI_PRECISION},
     {
+        # The usual power is a root: sqrt is rounded correctly, pow is not.
         "old": "where(lr_power == -0.5, sqrt(squaredaccumulator), pow(squaredaccumulator, -lr_power))",
         "grown": "squaredaccumulator + grad * grad",
         "root": "where(lr_power == -0.5, sqrt(grown), pow(grown, -lr_power))",

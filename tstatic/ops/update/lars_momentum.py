@@ -46,6 +46,7 @@ register_update(
         "grad_squares": "squares(scaled)",
         "local": "learningrate * lars_coeff * sqrt(param_squares)"
         " / (sqrt(grad_squares) + lars_weight_decay * sqrt(param_squares) + epsilon)",
+        # Without decay, or with a norm of 0, it is plain momentum, as in Paddle.
         "rate": "where((lars_weight_decay > 0) & (param_squares > 0) & (grad_squares > 0), local, learningrate)",
         "VelocityOut": "velocity * mu + (scaled + param * lars_weight_decay) * rate",
         "ParamOut": "param - velocityout",

@@ -38,6 +38,7 @@ def _check_ref(xs: list[Array], scale: Array, outs: list[Array] | None, found: A
     for i, x in enumerate(xs):
         for part, values in flat_parts(x):
             size = part.stop - part.start
+            # In the values' type the factor may overflow where the inverse does not.
             factor = values.dtype.type(inverse)
             bad = bad or not (np.isfinite(factor) and np.isfinite(values, flags[:size]).all())
             if outs is not None and outs[i] is not None:
@@ -59,6 +60,7 @@ def _check_lower(torch: Any, xs: list[Any], scale: Any) -> Any:
 
 
 def _check_scratch(xs: Sequence[Meta], scale: Meta, outs: Sequence[Meta], found: Meta) -> tuple[Meta, ...]:
+    # Bytes: the work is viewed as float32 or float64, and the latter takes 8 for each element.
     return Meta((BLOCK,), dtype_of("bool")), Meta((8 * BLOCK,), dtype_of("uint8"))
 
 
@@ -112,6 +114,7 @@ def next_scale(
         return scale, 0, bad
     good += 1
     if good >= incr_every_n_steps:
+        # The scale is kept in float32, whose largest number this is.
         grown = scale * incr_ratio
         return (grown if math.isfinite(grown) and grown <= 3.4028234663852886e38 else scale), 0, 0
     return scale, good, 0
