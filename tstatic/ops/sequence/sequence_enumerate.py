@@ -29,6 +29,7 @@ def _ref(x: Array, offsets: Array, out: Array, *, win_size: int, pad_value: int)
     at = np.arange(len(words))
     for shift in range(win_size):
         here = at + shift < ends
+        # Clamped, for `where` reads both sides: behind the last row is nothing to read.
         np.copyto(out[:, shift], np.where(here, words[np.minimum(at + shift, len(words) - 1)], pad_value))
 
 
