@@ -148,8 +148,8 @@ class _Sequence:
         # Without steps, rows or columns there is no work to divide.
         if min(x.shape) < 1:
             return None
+        # Along the batch only: a step needs the step before, and its product needs all columns of the state.
         return RECURRENCES.parts(
-            # Along the batch only: a step needs the step before, and its product needs all columns of the state.
             x.shape[1], self.cost(x, *rest).flops, multiple=TILE_ROWS if x.shape[1] >= TILE_ROWS else 1
         )
 
@@ -208,7 +208,7 @@ class _Sequence:
             leaves = [t.detach().clone().requires_grad_() for t in wide[: count - 1]]
             results = self.lower(torch, *leaves, wide[count - 1], is_reverse=is_reverse, activation=activation)
             seeds = wide[count + 1 + len(self.kept) :]
-            # Without steps a result is no function of some inputs, and torch refuses to differentiate it.
+            # Without steps no result depends on the sequence or the weights, and torch refuses to differentiate by them.
             pairs = [(r, s) for r, s in zip(results[:outs], seeds, strict=True) if s is not None and r.requires_grad]
             zeros = [torch.zeros_like(leaf) for leaf in leaves]
             if not pairs:
