@@ -35,6 +35,7 @@ def _ref(
     # The others in a random order: each class draws a number, and those of the batch come last.
     order = np.empty(num_classes, np.float64)
     draw.fill_uniform(order, 0.0, 1.0, philox_key(rng, seed), rng.start)
+    # Above every number in [0, 1), so a stable sort puts them behind all others.
     order[own] = 2
     others = np.argsort(order, kind="stable")[: max(0, num_samples - len(own))]
     return [place.reshape(label.shape).astype(label.dtype), np.concatenate([own, others]).astype(label.dtype)]

@@ -34,6 +34,7 @@ def _infer(x: Meta, *, shape: Sequence[int]) -> Meta:
 
 def _starts(u: Any, room: Sequence[int], count: int) -> Any:
     """Returns where each part begins along each axis, ``[parts, axes]``, from uniform numbers."""
+    # room + 1 places are possible along an axis: the last one ends with the value.
     return (u.reshape(count, len(room)) * [n + 1 for n in room]).astype(np.int64)
 
 
@@ -50,6 +51,7 @@ def _count(x: Any, shape: Sequence[int]) -> int:
 
 
 def _ref(x: Array, out: Array, *, shape: Sequence[int], seed: int, rng: Any) -> None:
+    # One number for each part and axis, all at once: the order of numbers does not depend on how parts are walked.
     u = np.empty(_count(x, shape))
     draw.fill_uniform(u, 0.0, 1.0, philox_key(rng, seed), rng.start)
     _crop(x, out, u, shape)
