@@ -39,7 +39,9 @@ def _whole(x: Meta, y: Meta) -> Meta:
     return binary(x, y)
 
 
+# Equal and broadcast shapes, a number, no elements.
 _CASES = tuple(Case(s) for s in (((3, 4), (3, 4)), ((3, 1), (4,)), ((), (2,)), ((0,), (1,)), ((2, 3, 4), (3, 4))))
+# Small, with both signs and zeros: gcd(0, n) is n, and no least common multiple overflows.
 _INTS = {"X": ValueRange(-40, 40, dtype="int64"), "Y": ValueRange(-40, 40, dtype="int64")}
 
 for _name in ("gcd", "lcm"):

@@ -164,6 +164,7 @@ def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale
     return torch.add(wide, bias, out=out).mul_(scale)
 
 
+# Both orders of scale and bias, then each of them alone, which takes a shorter way in torch.
 _CHOICES: tuple[dict[str, Any], ...] = (
     {"scale": 2.0, "bias": 1.0}, {"scale": -3.0, "bias": 2.0, "bias_after_scale": False}, {"scale": 1.0}, {"bias": -1.0},
 )  # fmt: skip
