@@ -284,6 +284,7 @@ class SummedRef(CallRef, ExpressionRef):
         late: Calls = []
         for t in plan.targets:
             if not t.axes:
+                # Nothing to sum: the expression writes to the output itself.
                 places[t.index] = outs[t.index].reshape(t.aligned)
                 continue
             kept = outs[t.index].reshape(tuple(s for a, s in enumerate(t.aligned) if a not in t.axes))

@@ -259,6 +259,7 @@ def broadcast_op(
 _DISTINCT = {"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}
 _BOTH = ("X", "Y")
 
+# Their gradients read no values, so neither operand stays in memory for the backward pass.
 for _name, _text, _dy in (("elementwise_add", "x + y", "dout"), ("elementwise_sub", "x - y", "-dout")):
     broadcast_op(_name, _text, ("dout", _dy), shape_only=_BOTH, second=_linear(_name), complex="linear")
 
@@ -266,6 +267,7 @@ for _name, _text, _dy in (("elementwise_add", "x + y", "dout"), ("elementwise_su
 broadcast_op("elementwise_mul", "x * y", ("dout * y", "dout * x"), second=_mul_second, complex="holomorphic",
              paddle=PaddleForm(read_product))  # fmt: skip
 broadcast_op(
+    # The gradient by Y reads the result: X need not stay.
     "elementwise_div", "x / y", ("dout / y", "-dout * out / y"), reads="X, Y, Out", shape_only=("X",),
     second=_div_second, infer=binary_floats, values={"Y": ValueRange(0.5, 2.0)}, others=(), ulps=2, complex="holomorphic",
 )  # fmt: skip

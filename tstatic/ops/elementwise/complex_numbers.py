@@ -195,6 +195,7 @@ def _pairs(
 _pairs(
     "as_complex", _as_complex_infer, _as_complex, lambda torch, x: torch.complex(x[..., 0], x[..., 1]), "as_real", (2,)
 )
+# torch marks a conjugate instead of computing it, and `view_as_real` refuses a marked tensor.
 _pairs(
     "as_real", _as_real_infer, _as_real, lambda torch, x: torch.view_as_real(x.resolve_conj()).clone(), "as_complex", ()
 )

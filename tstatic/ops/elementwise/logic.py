@@ -436,7 +436,7 @@ def _allclose(x: Any, y: Any, out: Any, scratch: Any, rtol: float, atol: float, 
     code = _code(dtype_of(x.dtype), rtol, atol, equal_nan)
     for function, args in code.bind_operands([x, y], scratch[:1], scratch[1:]):
         function(*args)
-    np.logical_and.reduce(scratch[0], None, None, out)
+    np.logical_and.reduce(scratch[0], None, None, out)  # True if there are no pairs
 
 
 register(OpDef(

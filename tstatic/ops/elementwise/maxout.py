@@ -46,6 +46,7 @@ def _ref(x: Array, out: Array, groups: int, axis: int) -> None:
 
 
 def _grad_scratch(x: Meta, out: Meta, dout: Meta, dx: Meta) -> tuple[Meta, ...]:
+    # argmax writes to int64 only.
     return Meta(dout.shape, int64), Meta(dout.shape, bool_)
 
 

@@ -169,6 +169,7 @@ unary_op(
 def _half_away(torch: Any, x: Any) -> Any:
     """Rounds halves away from zero, as in Paddle; torch.round takes them to even."""
     whole = torch.trunc(x)
+    # The difference is exact: a number and its whole part share an exponent, or the whole part is 0.
     return torch.where((x - whole).abs() >= 0.5, whole + torch.sign(x), whole)
 
 

@@ -112,6 +112,7 @@ def _lower_back(torch: Any, ids: Any, updates: Any, dout: Any, *, overwrite: boo
     if overwrite:
         kept = torch_stays(torch, flat, dout.shape[0])
         rows = torch.where(kept.reshape((-1, *[1] * (dout.dim() - 1))), rows, torch.zeros_like(rows))
+    # As in the reference: rows that were written pass nothing to the old value.
     return dout.index_fill(0, flat, 0.0), rows.reshape(updates.shape)
 
 
@@ -228,6 +229,7 @@ def _grad_of_add(read: str, updates: str, attrs: Callable[[GradContext], Mapping
         specs = [] if dx is None else [OpSpec("assign", {"X": [arriving]}, {"Out": [dx]})]
         if dupdates is not None:
             inputs = {"X": [arriving], "Index": ctx.inputs["Index"]}
+            # What was added at a place has the gradient of that place: a reading by the same index.
             specs.append(OpSpec(read, inputs, {"Out": [dupdates]}, attrs(ctx)))
         return specs
 

@@ -42,6 +42,7 @@ def _crop(x: Any, out: Any, u: Array, shape: Sequence[int]) -> None:
     lead = x.shape[: len(x.shape) - len(shape)]
     count = math.prod(lead)
     room = [size - s for size, s in zip(x.shape[len(lead) :], shape, strict=True)]
+    # Every leading index is a sample, which is cut at a place of its own.
     for place, starts in zip(np.ndindex(*lead), _starts(u, room, count).tolist(), strict=True):
         out[place] = x[(*place, *(slice(at, at + s) for at, s in zip(starts, shape, strict=True)))]
 

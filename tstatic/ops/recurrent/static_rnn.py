@@ -66,6 +66,7 @@ class StaticRNN:
                         f"a {self._kind} has no step input, so the number of its steps is not known",
                         "at least one step_input(x)", "call step_input with a value of shape [steps, ...]",
                     )  # fmt: skip
+            # Leaving the block appended the op: its outputs exist from here on.
             self._state = "after"
         except BaseException:
             # An error in the block leaves the recurrence as new, so that the user may enter it again.

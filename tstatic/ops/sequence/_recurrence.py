@@ -331,6 +331,7 @@ def torch_over_sequences(
     for number, (first, end) in enumerate(itertools.pairwise(offsets.tolist())):
         state = tuple(s[number : number + 1] for s in states)
         for row in reversed(range(first, end)) if reverse else range(first, end):
+            # Row by row and sequence by sequence: written apart from the packed form, so that the two check each other.
             state = rows[row] = step(x[row : row + 1], state)
     return [torch.cat([s[:0], *(row[i] for row in rows)]) for i, s in enumerate(states)]
 
@@ -363,6 +364,7 @@ def torch_gradients(torch: Any, function: Callable[..., Any], given: list[Any], 
         results = function(*leaves)
         pairs = [(r, g) for r, g in zip(results, arriving, strict=False) if g is not None]
         wanted = [t for t in leaves if t is not None and t.is_floating_point()]
+        # allow_unused: the initial state of sequences without rows reaches no result.
         found = iter(torch.autograd.grad([r for r, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True))
     gradients: list[Any] = []
     for leaf in leaves:
@@ -406,6 +408,7 @@ def over_sequences(
             return [made[place] for place in places]
 
         found = torch_gradients(torch, chosen, list(arrays[:count]), list(arrays[count + read :]))
+        # Offsets are whole numbers and have no gradient.
         return found[0], *found[2:]
 
     arriving = (f"{name.strip('?')}{GRAD}{'?' * name.endswith('?')}" for name in results)

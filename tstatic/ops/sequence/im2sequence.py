@@ -43,6 +43,7 @@ def _infer(x: Meta, kernels: Ints, strides: Ints, paddings: Ints) -> tuple[Meta,
             received=list(x.shape[2:]),
             fix="choose a smaller filter_size, or more padding",
         )
+    # All images of a batch have as many blocks, so sizes are known where those of the images are.
     rows = UNKNOWN if UNKNOWN in (n, oh, ow) else n * oh * ow
     numbers = UNKNOWN if c == UNKNOWN else c * kernels[0] * kernels[1]
     return x.with_shape((rows, numbers)), Meta((UNKNOWN if n == UNKNOWN else n + 1,), int64)

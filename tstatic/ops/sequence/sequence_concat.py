@@ -94,6 +94,7 @@ def _lower(torch: Any, xs: Sequence[Any], offsets: Sequence[Any]) -> Any:
 
 def _lower_back(torch: Any, xs: Sequence[Any], offsets: Sequence[Any], dout: Any) -> Any:
     lengths = torch.stack([one[1:] - one[:-1] for one in offsets], 1)
+    # Sequence by sequence, input by input: the parts of one input are every len(xs)-th.
     parts = torch.split(dout, lengths.flatten().tolist())
     return ([torch.cat(parts[i :: len(xs)]) for i in range(len(xs))],)
 

@@ -36,6 +36,7 @@ def _ref(x: Array, offsets: Array, out: Array, *, win_size: int, pad_value: int)
 def _lower(torch: Any, x: Any, offsets: Any, *, win_size: int, pad_value: int) -> Any:
     rows = [x.new_zeros((0, win_size))]
     for part in each(torch, x.flatten(), offsets):
+        # Padded by all but one place of a window: then every row begins a whole one.
         filled = torch.cat([part, part.new_full((win_size - 1,), pad_value)])
         if len(part):
             rows.append(filled.unfold(0, win_size, 1))

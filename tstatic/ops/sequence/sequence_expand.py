@@ -79,6 +79,7 @@ def _lower(torch: Any, x: Any, x_offsets: Any, y: Any, levels: Sequence[Any], *,
 def _lower_back(torch: Any, x: Any, x_offsets: Any, levels: Sequence[Any], dout: Any, *, ref_level: int) -> Any:
     times = (levels[ref_level][1:] - levels[ref_level][:-1]).tolist()
     wide = torch_wide(dout)
+    # Without a LoD each row is a sequence of its own.
     starts = list(range(len(x) + 1)) if x_offsets is None else x_offsets.tolist()
     dx = torch.zeros(x.shape, dtype=wide.dtype)
     at = 0

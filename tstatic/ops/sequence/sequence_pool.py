@@ -89,6 +89,7 @@ def _lower(torch: Any, x: Any, offsets: Any, *, pooltype: str, pad_value: float)
     for i, part in enumerate(each(torch, x, offsets)):
         if len(part):
             out[i] = _lower_one(torch_wide(part), pooltype)
+            # MaxIndex counts rows of the whole value.
             index[i] = part.max(0).indices + offsets[i]
     return out.to(x.dtype), index if pooltype == "MAX" else None
 

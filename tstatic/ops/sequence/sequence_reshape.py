@@ -50,6 +50,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     names = passed(ctx)
     if names is None:
         return []
+    # Elements keep their order, so the gradient is a plain reshape and needs no offsets.
     return [OpSpec("reshape2_grad", {"X": ctx.inputs["X"], f"Out{GRAD}": [names[0]]}, {f"X{GRAD}": [names[1]]})]
 
 

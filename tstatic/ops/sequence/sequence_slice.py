@@ -42,6 +42,7 @@ def _rows(offsets: Array, start: Array, length: Array) -> tuple[Array, Array]:
 
 def _ref(x: Array, offsets: Array, start: Array, length: Array, out: None, out_offsets: None) -> list[Array]:
     rows, lengths = _rows(offsets, start, length)
+    # Indexing by rows copies, so the result shares no memory with X.
     return [x[rows], offsets_from(lengths)]
 
 

@@ -62,6 +62,7 @@ def _inverse(ctx: GradContext) -> Mapping[str, Any]:
 
 
 def _copied(view: Any, out: Any) -> Any:
+    # One copy either way: a permuted view is the input's own memory.
     return view.contiguous() if out is None else out[0].copy_(view)
 
 
