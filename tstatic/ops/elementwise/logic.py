@@ -395,7 +395,7 @@ _CLOSE = (
     " | where(equal_nan, isnan(input) & isnan(other), False)"
 )
 _ATTRS = {"rtol": 1e-5, "atol": 1e-8, "equal_nan": False}  # numpy's and Paddle's defaults
-_CHOICES = ({"rtol": 0.1, "atol": 0.0}, {"rtol": 0.0, "atol": 0.5}, {"equal_nan": True})
+_CHOICES = ({"rtol": 0.1, "atol": 0.0}, {"rtol": 0.0, "atol": 0.5}, {"equal_nan": True})  # samples are from -2 to 2
 
 
 def _pair(x: Meta, y: Meta) -> Meta:
