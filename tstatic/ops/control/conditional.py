@@ -53,7 +53,7 @@ def _grad(x: Arrays, mask: Any, grad: Any, dx: Any) -> list[Any]:
         return [[np.array(grad, dtype=v.dtype) if i == index else np.zeros_like(v) for i, v in enumerate(x)]]
     for i, out in enumerate(dx):
         if out is not None:
-            # The branch that was not chosen gets zeros, so that its own backward pass needs no case apart.
+            # The branch that was not chosen gets zeros, so that its own backward pass needs no special case.
             if i == index:
                 np.copyto(out, grad)
             else:

@@ -98,9 +98,9 @@ def _print_ref(x: Array, lod: Sequence[Array | None] | None, out: Array | None, 
 
 
 def _print_lower(torch: Any, x: Any, lod: Any, **attrs: Any) -> Any:
-    # torch converts every dtype to numpy's but bfloat16.
     seen = x.detach().cpu()
     levels = [level.cpu().numpy() for level in lod or () if level is not None]
+    # torch converts every dtype to numpy's but bfloat16.
     _say((seen.float() if seen.dtype == torch.bfloat16 else seen).numpy(), levels, attrs)
     return x
 

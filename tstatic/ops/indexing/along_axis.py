@@ -242,7 +242,6 @@ def _ref(x: Array, index: Array, value: Array, out: Array, *, Axis: int, Reduce:
         table[where] = _identity(reduce, table.dtype)
     if reduce == "assign":
         # Of several values for one position the last one stays.
-        # numpy writes in order, so the last of several values stays without a sort.
         table[where] = values
     elif reduce == "add":
         add_flat(table, where, values)
@@ -289,7 +288,7 @@ def _lower(torch: Any, x: Any, index: Any, value: Any, *, Axis: int, Reduce: str
 
 def _rule(ctx: GradContext) -> list[OpSpec]:
     reduce = ctx.attrs["Reduce"]
-    # As in Paddle: products and extrema would need the old value and the number of equal ones.
+    # Gradients of products and extrema would need the old value and the number of equal ones.
     if _REDUCE[reduce] not in ("assign", "add"):
         raise UnsupportedError(
             f"put_along_axis has no gradient for reduce='{reduce}'",
