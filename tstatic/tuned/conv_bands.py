@@ -84,6 +84,7 @@ class Axis:
 
     def inside(self) -> Axis:
         """Returns a single block with a window that has no padding; itself if there are more, or if it is all padding."""
+        # Padding makes windows larger than what they read; one window that fits needs no zeros in the buffer.
         first, stop = max(0, self.start), min(self.source, self.start + self.window)
         if self.count > 1 or stop <= first:
             return self
@@ -105,10 +106,12 @@ def _reading(source: int, size: int, kernel: int, stride: int, dilation: int, be
 
 def _adding(source: int, size: int, kernel: int, stride: int, dilation: int, before: int, block: int) -> Axis:
     """Returns the axis of an input gradient: place ``i`` adds to the results ``i * stride + a * dilation - before``."""
+    # A multiple of the stride, so that all blocks meet the same places of the filter.
     block = -(-block // stride) * stride
     start = -(((kernel - 1) * dilation - before) // stride)
     taps = []
     for a in range(kernel):
+        # Only every stride-th result meets this place of the filter.
         result = (a * dilation - before) % stride
         place = (result + before - a * dilation) // stride - start
         taps.append((place, result, 1, stride, -(-(block - result) // stride)))
@@ -186,6 +189,7 @@ def _plan(batch: int, channels: int, per_channel: int, kernel: tuple[int, int], 
     whole = BandPlan(batch, channels, per_channel, kernel, rows, columns.inside(), 1, 1)
     # As many windows in a product as the kernels for small matrices take, of as many images as the cache holds.
     most = SMALL // (whole.depth * whole.width) * whole.phases
+    # Of one channel and image: windows and results.
     values = whole.source_rows(1) * whole.columns.window + whole.windows(1) * whole.width
     images = max(1, min(batch, most // whole.windows(1), BUDGET // values))
     # Of even size: a short last block costs as many calls.
@@ -214,6 +218,7 @@ def _chosen(plan: BandPlan, strides: tuple[int, int]) -> BandPlan | None:
 
 def _width(count: int, stride: int, per_channel: int) -> int:
     """Returns the results of a block along the columns: as even as they can be."""
+    # A block has WIDTH results over all filters of the channel, in whole strides.
     most = max(1, WIDTH // (stride * per_channel)) * stride
     return -(-count // -(-count // most))
 
@@ -223,6 +228,7 @@ def _is_depthwise(x_shape: Shape4, w_shape: Shape4, geometry: Geometry) -> bool:
     return (
         geometry.groups == channels > 1
         and w_shape[1] == 1
+        # The filters of a channel share the WIDTH results of a block: of more than two, each has fewer than eight.
         and 0 < w_shape[0] <= 2 * channels
         and w_shape[2] * w_shape[3] > 1
     )
@@ -237,6 +243,7 @@ def correlation(x_shape: Shape4, w_shape: Shape4, geometry: Geometry) -> BandPla
     if n * oh * ow == 0 or not _is_depthwise(x_shape, w_shape, geometry):
         return None
     block = _width(ow, 1, filters // c)
+    # Narrow images fill a block with results of several rows.
     rows = _reading(h, oh, kh, sh, dh, top, max(1, min(oh, WIDTH * c // (filters * block))))
     plan = _plan(n, c, filters // c, (kh, kw), rows, _reading(w, ow, kw, sw, dw, left, block))
     return _chosen(plan, geometry.strides)
@@ -352,6 +359,7 @@ def _work(x: Array, out: Array, plan: BandPlan, buffers: Sequence[Array], clear_
                 last = size
                 source = flat(buffers[0], (size[0], plan.source_rows(size[1]), plan.columns.window))
                 results = flat(buffers[1], (size[0], plan.windows(size[1]), plan.width))
+                # Padding and the space between images are written here and by no block, so buffers stay valid until sizes change.
                 source.fill(0)
                 if clear_results:
                     results.fill(0)
@@ -417,6 +425,7 @@ def correlate(x: Array, w: Array, out: Array, plan: BandPlan, scratch: Sequence[
     """
     filters = w.reshape(plan.channels, plan.per_channel, *plan.kernel)
     matrices = flat(scratch[2], (plan.channels, plan.depth, plan.width))
+    # `_bands` yields only places that hold a filter's number.
     matrices.fill(0)
     for a, b, band in _bands(matrices, plan):
         np.copyto(band, filters[:, :, a, b, None, None])
@@ -425,6 +434,7 @@ def correlate(x: Array, w: Array, out: Array, plan: BandPlan, scratch: Sequence[
         for windows, results in block.products:
             np.matmul(windows, matrices[block.channels], out=results)
         block.store()
+    # A zero of the matrix times infinity is NaN: then, and only then, each result is computed from its own values.
     if not _is_finite(out):
         _correlate_again(x, filters, out, plan)
 
@@ -478,6 +488,7 @@ def filter_grad(x: Array, dout: Array, dw: Array, plan: BandPlan, scratch: Seque
         block.load(block.results)
         added = sums[block.channels]
         product = flat(scratch[2], added.shape)
+        # The first product of a channel is written, later ones are added: in the order of images, for any size of a block.
         started = block.images.start > 0
         for windows, gradient in block.products:
             np.matmul(gradient.transpose(0, 2, 1), windows, out=product if started else added)
@@ -487,6 +498,7 @@ def filter_grad(x: Array, dout: Array, dw: Array, plan: BandPlan, scratch: Seque
     filters = dw.reshape(plan.channels, plan.per_channel, *plan.kernel, copy=False)
     filters.fill(0)
     for a, b, band in _bands(sums, plan, windows_last=True):
+        # The sums of a place of the filter lie on a diagonal of the product; everything beside it belongs to no place.
         np.add.reduce(band, axis=(2, 3), out=filters[:, :, a, b])
     if not _is_finite(dw):
         arriving = dout.reshape(len(x), plan.channels, plan.per_channel, *dout.shape[2:])

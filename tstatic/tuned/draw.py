@@ -22,7 +22,9 @@ from tstatic.tuned.philox import (
     torch_bits,
 )
 
+# The spacing of float32 just below 1: numbers of 24 bits times it are exact, and none is 1.
 ONE_24 = 2.0**-24
+# The same for float64.
 ONE_53 = 2.0**-53
 LEAST_HALVES = 2.0**-7
 """Chances to be dropped, or kept, from which 16 bits decide."""

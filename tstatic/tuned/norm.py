@@ -38,6 +38,7 @@ def layer_norm(
         scratch: Buffers from :func:`layer_norm_scratch`.
     """
     rows, length = x.shape
+    # As numpy: the mean of nothing is NaN.
     if length == 0:
         mean.fill(np.nan)
         variance.fill(np.nan)
@@ -47,9 +48,11 @@ def layer_norm(
     for block in blocks(rows, block_rows(length)):
         source, target, center, spread = x[block], y[block], mean[block], variance[block]
         inverse = scratch[2][: len(source)]
+        # A product with ones sums rows faster than `add.reduce` (ops/reduce/_sum.py has the numbers).
         np.matmul(source, vector, out=center)
         np.divide(center, count, center)
         np.subtract(source, center[:, None], target)
+        # Of differences from the mean: sums of squares less the squared mean would cancel where the mean is large.
         np.vecdot(target, target, out=spread)
         np.divide(spread, count, spread)
         np.add(spread, eps, inverse)
@@ -307,6 +310,7 @@ def batch_norm_grad(
         if global_statistics:
             np.multiply(gradient, _spread(factor, values, scratch[2]), target)
             continue
+        # dx = factor (dy - mean(dy) - hat inverse^2 mean(dy hat)): both means are sums divided here.
         np.divide(given, count, given)
         np.divide(along, count, along)
         np.multiply(along, inverse[block], along)

@@ -40,6 +40,7 @@ class _Repeated:
         self.rows = flat(buffer, (4, self.times, channels))
 
     def put(self, index: int, row: Array) -> None:
+        # Broadcast over the repetitions.
         np.copyto(self.rows[index], row)
 
     def each(self, arrays: Sequence[Array]) -> Iterator[tuple[Array, ...]]:
@@ -87,6 +88,7 @@ def batch_norm_rows(
     rows, channels = x.shape
     count, part = np.asarray(rows, x.dtype), scratch[2][:channels]
     repeated = _Repeated(channels, scratch[1])
+    # Two passes, the mean first: one pass with sums of squares would cancel where the mean is large.
     mean.fill(0)
     for block in _blocks(rows, channels):
         _add_columns(x[block], mean, part)
@@ -142,6 +144,7 @@ def batch_norm_rows_grad(
     repeated = _Repeated(channels, scratch[1])
     repeated.put(0, mean)
     if dscale is not None or dbias is not None or not global_statistics:
+        # Blocks add to them in order.
         given.fill(0)
         along.fill(0)
         for block in _blocks(rows, channels):
@@ -171,6 +174,7 @@ def batch_norm_rows_grad(
     for index, row in ((2, np.divide(along, count, along)), (3, np.divide(given, count, given))):
         repeated.put(index, row)
     for block in _blocks(rows, channels):
+        # Recomputed from x: keeping the normalised rows of the first pass would take a buffer of the size of x.
         work = flat(scratch[0], x[block].shape)
         for source, slope, target, kept, row in repeated.each((x[block], dy[block], dx[block], work)):
             np.subtract(source, row[0], kept)

@@ -40,12 +40,17 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
+# Those of Philox4x32 (Salmon et al., 2011).
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+# Added to the key in each round: the golden ratio and sqrt(3) - 1, as fractions of 32 bits.
 WEYL = (0x9E3779B9, 0xBB67AE85)
+# As the paper recommends and as curand and torch use; 7 are the fewest that pass its tests.
 ROUNDS = 10
 HALF_ROUNDS = 7
 """Rounds of the halves by which dropout keeps elements: the time of dropout is that of its random numbers."""
+# All bits of a word of 32.
 WORD = 0xFFFFFFFF
+# Flipped in the last counter word, the number of the run: below 2^31 runs, a second draw repeats no first one.
 SECOND_DRAW = 0x80000000
 
 BLOCKS = 1 << 14

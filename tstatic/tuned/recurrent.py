@@ -63,8 +63,11 @@ class Recurrence:
     order: tuple[int, ...] | None = None
 
 
+# Kept: four gates and the cell. The order puts the three sigmoids side by side, so one call activates them.
 LSTM = Recurrence(4, 5, has_cell=True, order=(3, 0, 1, 2))
+# Kept: three gates, and the state's part of the candidate, which the reset gate multiplies.
 GRU = Recurrence(3, 4)
+# Kept: nothing, since slopes of tanh and relu follow from the output.
 SIMPLE = Recurrence(1, 0)
 
 
@@ -94,10 +97,12 @@ def forward_scratch(
 ) -> tuple[Buffer, ...]:
     """Returns the buffers of :func:`forward`."""
     chunk, columns = _chunk(steps, batch), kind.gates * width
+    # A column of ones at the end multiplies the biases: no addition of its own in any step.
     together = inputs + width + 1
     if kind is LSTM and (block := _block_columns(batch, together, width)):
         return (
             ((columns // block, together, block), dtype),
+            # One row of states more than steps: each step reads its predecessor's and writes its own.
             ((chunk + 1, batch, together), dtype),
             ((batch, 2 * width), dtype),
         )
@@ -248,6 +253,7 @@ def _forward_together(
     ):
         np.add(source, other, target)
     smooth = u[: 3 * len(u) // 4]
+    # Weights of the sigmoids negative: exp(-sum) then needs no negation in every step.
     np.multiply(smooth, np.asarray(-1, u.dtype), smooth)
     rows[..., -1] = 1
     sources, states = rows[..., :inputs], rows[..., inputs:-1]
@@ -261,6 +267,7 @@ def _forward_together(
         here = slice(steps - begin - count, steps - begin) if reverse else slice(begin, begin + count)
         flip = slice(None, None, -1 if reverse else 1)
         np.copyto(sources[:count], x[here][flip])
+        # The last state of the chunk before is the first of this one.
         if begin:
             np.copyto(states[0], states[end])
         end = count
@@ -272,8 +279,10 @@ def _forward_together(
             _lstm_step(row, after, states[k + 1], work)
             rest = ended[t]
             if rest is not None:
+                # Rows that are over keep their state, which later steps read; their outputs become 0 in the copy below.
                 states[k + 1, rest] = states[k, rest]
                 after[rest] = row[rest, 4 * width :]
+        # One copy a chunk: states lie among inputs, where the product of the next step needs them.
         np.copyto(out[here], states[1 : count + 1][flip])
         for t in times:
             rest = ended[t]
@@ -350,6 +359,7 @@ def forward(
     ended = ended_rows(length, steps)
     h = initial[0]
     order = _order(steps, reverse)
+    # Products of inputs do not wait for states, so those of many steps are one product.
     chunk = _chunk(steps, batch)
     first = 0
     for number, t in enumerate(order):
@@ -377,6 +387,7 @@ def forward(
             sums, hidden = row[:, : 3 * width], row[:, 3 * width :]
             np.add(made[:, :joined], of_state[:, :joined], sums[:, :joined])
             np.copyto(sums[:, joined:], made[:, joined:])
+            # Apart from the input's part: the reset gate multiplies this sum only.
             np.add(of_state[:, joined:], candidate_bias, hidden)
             gru_step(sums, hidden, h, target, work[0])
         else:
@@ -408,6 +419,7 @@ def _states_before(out: Array, initial: Array, length: Array | None, reverse: bo
         before[-1] = initial
         if length is not None:
             rows = np.flatnonzero((length > 0) & (length < len(out)))
+            # Backwards, a shorter row begins at its own last step.
             before[length[rows] - 1, rows] = initial[rows]
     else:
         np.copyto(before[1:], out[:-1])
@@ -475,6 +487,7 @@ def backward(
         t = order[number]
         rest = ended[t]
         if rest is not None:
+            # Steps behind the end of a row change nothing, so its gradient passes through them unchanged.
             kept = dh[rest]
             kept_cell = dbefore[rest] if kind is LSTM else None
         if dout is not None:
@@ -498,12 +511,14 @@ def backward(
             np.copyto(dsums, dh)
             times_slope(activation, out[t], dsums, total)
         if rest is not None:
+            # And they add nothing to the gradients of the weights.
             dsums[rest] = 0
             of_state[rest] = 0
         np.matmul(of_state, u, _in_blocks(total, columns))
         if kind is GRU:
             np.add(dh, total, dh)
         else:
+            # The gradient of a state is used up here, so its buffer takes the next product.
             dh, total = total, dh
         if rest is not None:
             dh[rest] = kept
@@ -513,6 +528,7 @@ def backward(
         if target is not None:
             np.copyto(target, value)
     every = sums.reshape(steps * batch, kind.gates * width)
+    # All steps as rows of one matrix: gradients of weights need no loop.
     every_state = state_sums.reshape(every.shape) if kind is GRU else every
     if dx is not None:
         for target, given in _blocks(kind, w, weights[0]):
@@ -533,6 +549,7 @@ def backward(
             for inside, outside in _blocks(kind, found, wanted):
                 np.copyto(outside, inside)
     vector = ones(len(every), every.dtype)
+    # Both biases enter one sum, so one gradient serves both, except for a GRU's candidate.
     total_sums = np.matmul(vector, every)
     total_state = np.matmul(vector, every_state) if kind is GRU else total_sums
     for wanted, found in zip(dbiases, (total_sums, total_state), strict=True):

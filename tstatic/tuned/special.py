@@ -17,12 +17,17 @@ from tstatic.tuned._common import BLOCK, Array, Buffer
 # -log(erfc(a)) / a on [0, 3.95]; the error of erf from the fit alone is 4e-9 of its value.
 _ERF = (1.1283792257, 0.63661938906, 0.10277780145, -0.019152963534, -0.00016056593449, 0.0016671866178,
         -0.00063291937113, 0.00011766336664, -9.2586378742e-06)  # fmt: skip
+# erfc(3.95) is 2.3e-8, less than half the spacing of float32 below 1: beyond, erf is 1.
 _ERF_LIMIT = 3.95
 # Mills ratio (1 - Phi(a)) / phi(a) on [0, 14.5], relative error 6e-9.
 _MILLS_TOP = (1.2533141447211351, 1.0986419896089872, 0.4593019922336515, 0.1018522661756154, 0.010318038301011299)
+# The denominator of the same quotient.
 _MILLS_BOTTOM = (1.0, 1.67447446261861, 1.20250249935448, 0.469470225240214, 0.101858713315607, 0.010317918555442)
+# The density at 14.5 is 9e-47, below the least float32 of 1.4e-45: beyond, every product with it is 0.
 _MILLS_LIMIT = 14.5
+# Of the approximation by tanh of Hendrycks and Gimpel, 2016, as is the next number.
 _ROOT_2_PI = math.sqrt(2 / math.pi)
+# Its coefficient of x^3.
 _CUBIC = 0.044715
 
 

@@ -27,8 +27,10 @@ def captures(block: Block) -> tuple[list[str], list[str]]:
                 reads[name] = None
         for name in op.output_arg_names:
             if name not in block.vars:
+                # A dict keeps its order: that of a set of names differs from process to process, and so would programs.
                 writes[name] = None
     for name in writes:
+        # Written, but perhaps not in every run: then the value from before the body is its result, so it is an input as well.
         if name not in reads and _has_value(block, name):
             reads[name] = None
     return list(reads), list(writes)
@@ -38,6 +40,7 @@ def _has_value(block: Block, name: str) -> bool:
     outer = block.parent
     while outer is not None:
         var = outer.vars.get(name)
+        # Feeds and the scope give these their values, no op does.
         if var is not None and (var.is_data or var.persistable):
             return True
         if any(name in op.output_arg_names for op in outer.ops):

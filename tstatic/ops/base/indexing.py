@@ -106,6 +106,7 @@ def _add_to(out: Array, shape: Sequence[int], flat: Array, rows: Array, fresh: b
     """Adds rows to an array read in another shape, through a copy where its strides forbid that."""
     if rows.size == 0 or out.size == 0:
         return
+    # Adding by flat index needs a view in another shape, which other strides do not have.
     table = out if out.flags.c_contiguous else out.copy(order="C")
     add_rows(table.reshape(shape), flat, rows.reshape(shape), fresh=fresh)
     if table is not out:

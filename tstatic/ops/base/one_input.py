@@ -87,6 +87,7 @@ def unary_op(
         onnx: Its form in ONNX where that is one operator; ``None`` for the formula's.
         lower_gradient: The gradient in torch, of what it reads and the attributes; ``None`` for the formula's.
     """
+    # The name of a torch function: most write into `out` themselves, which saves a copy.
     if isinstance(lower, str):
         function, names, alone = torch_function(lower), tuple(attrs), lower in _WITHOUT_OUT
 
@@ -98,6 +99,7 @@ def unary_op(
     # Only what the gradient names is an input of the backward
     # op: a value that it does not read need not stay in memory.
     reads = [slot for slot, name in (("X", "x"), ("Out", "out")) if re.search(rf"\b{name}\b", gradient)]
+    # A gradient that reads no value (floor, sign) is 0: it has no derivative to build.
     rule = DERIVE if reads else None
     register(OpDef(
         type, "X -> Out", attrs=attrs, pointwise={"Out": text}, infer=infer, lower=lower, amp=amp,

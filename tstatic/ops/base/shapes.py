@@ -43,6 +43,7 @@ def as_list(value: Any) -> list[Any]:
     """Returns a list as it is, and anything else as a list of one."""
     if isinstance(value, list | tuple | range):
         return list(value)
+    # `tolist` gives Python numbers, which attributes are saved as.
     return value.tolist() if isinstance(value, np.ndarray) and value.ndim else [value]
 
 
@@ -71,6 +72,7 @@ def size_variable(value: Any) -> Variable:
 def sizes_of(attr: Sequence[int], tensor: Array | None, tensors: Sequence[Array] | None) -> list[int]:
     """Returns the sizes at run time: a list of Variables before one Variable before the attribute."""
     if tensors:
+        # Each may be [1] or 0-d: Paddle takes both.
         return [int(t.reshape(-1)[0]) for t in tensors]
     if tensor is not None:
         return [int(v) for v in tensor.reshape(-1)]
@@ -99,6 +101,7 @@ def tensor_rank(tensor: Meta | None, tensors: Sequence[Meta] | None, what: str) 
 
 def spread_axes(full: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
     """Returns the axes that were broadcast from ``shape`` to ``full``: a gradient adds them up again."""
+    # An axis of size 1 that stays 1 is not summed: the sum over it would be a call for nothing.
     lead = len(full) - len(shape)
     return tuple(i for i, size in enumerate(full) if i < lead or (shape[i - lead] == 1 and size != 1))
 

@@ -22,6 +22,7 @@ END = 2**31 - 1
 
 def _sliced(array: Any, start: Any, end: Any, out: Any = None, place: Any = None) -> list[Any]:
     bounds = [int(np.asarray(bound).reshape(())) for bound in (start, end)]
+    # A range applies Python's rules for negative bounds and those beyond the end.
     run = range(len(array))[slice(*bounds)]
     if not run:
         raise IndexRangeError(
@@ -36,6 +37,7 @@ def _sliced(array: Any, start: Any, end: Any, out: Any = None, place: Any = None
 
 def _sliced_grad(place: Any, dout: Any, *outs: Any) -> list[Any]:
     start, length = (int(n) for n in place)
+    # None is a gradient of 0: nothing arrives for the elements outside.
     rows: list[Any] = [None] * length
     rows[start : start + len(dout)] = dout
     return [TensorArray(rows)]
@@ -82,6 +84,7 @@ def slice_array(array: Variable, start: Any, end: Any, function: str = "slice") 
     out: Variable = emit("slice_array", {"X": array, **bounds}, prefix="slice")
     out.type = KIND
     out.stop_gradient = array.stop_gradient
+    # Offsets of the elements' sequences are arrays of the same length, cut alike.
     levels = [slice_array(array.block._var_recursive(name), start, end, function) for name in array.lod]
     out.lod, out.lod_level = tuple(one.name for one in levels), len(levels)
     return out

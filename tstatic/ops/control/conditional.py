@@ -53,6 +53,7 @@ def _grad(x: Arrays, mask: Any, grad: Any, dx: Any) -> list[Any]:
         return [[np.array(grad, dtype=v.dtype) if i == index else np.zeros_like(v) for i, v in enumerate(x)]]
     for i, out in enumerate(dx):
         if out is not None:
+            # The branch that was not chosen gets zeros, so that its own backward pass needs no special case.
             if i == index:
                 np.copyto(out, grad)
             else:
@@ -102,6 +103,7 @@ def merge(helper: LayerNamer, no: Variable, yes: Variable, mask: Variable) -> Va
 
 
 def _true(conditions: Arrays) -> bool:
+    # Several conditions must all hold, with all of their elements.
     return all(bool(np.asarray(c).all()) for c in conditions)
 
 
@@ -128,14 +130,17 @@ def _run_branch(cond: Arrays, inputs: Arrays, outs: Any, scope: Any, *, run_bloc
             given = {n: copied(a) for n, a in given.items()}
         env = run_block.run(given)
         if scope is not None:
+            # In place: the list is the variable's value, which the backward op already holds.
             scope[:] = [run_block.before(given, env)]
         # A program cloned for a test has lost the ops that wrote the rest.
         values = [env[n] if n in env else given[n] for n in names_out]
     else:
         if scope is not None:
+            # Marks that the branch did not run; what an earlier run left would be differentiated instead.
             scope.clear()
         values = [given[n] if n in given else run_block.placeholder(n) for n in names_out]
         if outs is not None:
+            # A result that nothing was written to keeps its buffer as it is; nobody reads it if the branch did not run.
             values = [given.get(n, o) for n, o in zip(names_out, outs, strict=True)]
     return _blocks.deliver(values, outs), scope
 
@@ -154,12 +159,14 @@ def _run_branch_grad(
     arriving = dict(zip(run_block.names("Out"), grads, strict=True))
     results = []
     if scope:
+        # The values from before the body, since it may have overwritten its own inputs.
         env = {**scope[0], **{run_block.grad_name(n): g for n, g in arriving.items()}}
         done = run_block.run(env)
         results = [done.get(run_block.grad_name(n)) for n in names_in]
     else:
         # A branch that did not run leaves a variable that it would have overwritten as it was.
         results = [arriving.get(n) for n in names_in]
+    # An input that was not fed has no gradient; one that the body does not differentiate has a gradient of 0.
     values = [None if x is None else zeros_like(x) if r is None else r for x, r in zip(inputs, results, strict=True)]
     return (_blocks.deliver(values, dinputs),)
 
@@ -209,6 +216,7 @@ def _branch(
     program = default_main_program()
     outer: list[Variable] = []
     with _blocks.body(program) as block:
+        # A loss inside this branch does not depend on ops of the other ones: they never run together.
         block.excludes = excludes
         result = function() if function is not None else None
         parent = block.parent
@@ -219,6 +227,7 @@ def _branch(
                 if leaf is None:
                     continue
                 var = _blocks.leaf_variable(leaf, "cond")
+                # Results leave the block through variables of the block around it, which select_input can read.
                 out = above.variable(var.dtype, var.shape, stop_gradient=var.stop_gradient)
                 append_op(block, "assign", {"X": var}, {"Out": out})
                 outer.append(out)
@@ -263,6 +272,7 @@ def cond(
     _check_function(false_fn, "false_fn", "cond")
     helper = LayerNamer("cond", name)
     otherwise = helper.emit("logical_not", {"X": pred})
+    # Two blocks, each with its own condition, as in Paddle's programs: there is no block with two bodies.
     yes, yes_vars, taken = _branch(helper, pred, true_fn)
     no, no_vars, _ = _branch(helper, otherwise, false_fn, (taken,))
     if not _blocks.same_structure(yes, no):
@@ -311,8 +321,10 @@ def case(pred_fn_pairs: Any, default: Callable[[], Any] | None = None, name: str
     _check_function(default, "default", "case")
     if default is None:
         default = pairs[-1][1]
+        # The last function is also the default, so its own condition would choose between twice the same.
         pairs = pairs[:-1] if len(pairs) > 1 else pairs
     result = default
+    # From the inside out: each pair's other branch is the choice between the pairs behind it.
     for pred, function in reversed(pairs):
         result = _nested(pred, function, result, name)
     return result()
@@ -382,6 +394,7 @@ def switch_case(
     _check_function(default, "default", "switch_case")
     keys = sorted(table)
     if default is None:
+        # Paddle's rule: without a default, the largest key.
         default = table[keys.pop()]
     result = default
     for key in reversed(keys):
@@ -429,6 +442,7 @@ class Switch:
             self._not_yet = helper.emit("logical_not", {"X": condition})
         else:
             mine = helper.emit("logical_and", {"X": self._not_yet, "Y": condition})
+            # Later cases need that no earlier one was true, so the conditions are joined as they come.
             other = helper.emit("logical_not", {"X": condition})
             self._not_yet = helper.emit("logical_and", {"X": self._not_yet, "Y": other})
         with self._body(mine):

@@ -28,6 +28,7 @@ def _to_stdout(text: str) -> None:
 
 
 _sink: Callable[[str], None] = _to_stdout
+# By call and direction, for the life of the process: first_n counts over all runs and clones.
 _printed: dict[tuple[int, bool], int] = {}
 _numbers = itertools.count(1)
 
@@ -63,10 +64,12 @@ def describe(x: Array, name: str, summarize: int, attrs: dict[str, Any], lod: Se
     if attrs["print_tensor_shape"]:
         lines.append(f"  - shape: [{', '.join(map(str, x.shape))}]")
     if attrs["print_tensor_layout"]:
+        # Paddle's text; arrays here have no other layout.
         lines.append("  - layout: NCHW")
     if attrs["print_tensor_type"]:
         lines.append(f"  - dtype: {dtype_of(x.dtype).name}")
     shown = x.size if summarize < 0 else min(summarize, x.size)
+    # islice, so that printing 20 elements does not convert a large array.
     values = (str(v) if x.dtype.kind in "biuc" else f"{float(v):.6g}" for v in itertools.islice(x.flat, shown))
     lines.append(f"  - data: [{' '.join(values)}{' ...' if shown < x.size else ''}]")
     return "\n".join(lines) + "\n"
@@ -74,6 +77,7 @@ def describe(x: Array, name: str, summarize: int, attrs: dict[str, Any], lod: Se
 
 def _say(x: Array, lod: Sequence[Array | None] | None, attrs: dict[str, Any]) -> None:
     forward = attrs["is_forward"]
+    # One op prints values, a second one gradients: each is silent in the other's phase.
     if attrs["print_phase"] == ("BACKWARD" if forward else "FORWARD"):
         return
     key = attrs["counter"], forward
@@ -96,6 +100,7 @@ def _print_ref(x: Array, lod: Sequence[Array | None] | None, out: Array | None, 
 def _print_lower(torch: Any, x: Any, lod: Any, **attrs: Any) -> Any:
     seen = x.detach().cpu()
     levels = [level.cpu().numpy() for level in lod or () if level is not None]
+    # torch converts every dtype to numpy's but bfloat16.
     _say((seen.float() if seen.dtype == torch.bfloat16 else seen).numpy(), levels, attrs)
     return x
 
@@ -106,6 +111,7 @@ def _print_grad(ctx: GradContext) -> list[OpSpec]:
     if incoming is None or wanted is None:
         return []
     inputs = {"In": [incoming], f"In{LOD}": ctx.inputs.get(f"In{LOD}", ())}
+    # The gradient passes through a print of its own, unchanged.
     return [OpSpec("print", inputs, {"Out": [wanted]}, {**ctx.attrs, "is_forward": False})]
 
 

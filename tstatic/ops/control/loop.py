@@ -34,6 +34,7 @@ def _run_loop(xs: Arrays, condition: Any, outs: Any, scopes: Any, *, run_block: 
         env = run_block.run(given)
         if scopes is not None:
             scopes.append(run_block.before(given, env))
+        # A new dict: scopes hold the one of the iteration before.
         given = {**given, **{n: env[n] for n in names_out}}
     values = [given[n] for n in names_out]
     return _blocks.deliver(values, outs), scopes
@@ -145,6 +146,7 @@ def while_loop(
     # Copies, so that the variables given keep their values for whoever reads them after the loop.
     carried = [_copy_of(helper, _blocks.leaf_variable(v, "while_loop")) for v in _blocks.flatten(list(loop_vars))]
     for var, given in zip(carried, _blocks.flatten(list(loop_vars)), strict=True):
+        # A constant start stops no gradient: what the body makes of it may depend on parameters.
         var.stop_gradient = isinstance(given, Variable) and given.stop_gradient and not var.dtype.is_inexact
     state = _blocks.pack(list(loop_vars), iter(carried))
     condition = _check_condition(cond(*state), "while_loop")

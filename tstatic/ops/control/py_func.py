@@ -20,12 +20,14 @@ from tstatic.ops.base.gradients import zeros_for
 
 Array = np.ndarray[Any, Any]
 
+# Attributes are plain values, which print and compare: a function is one by its number.
 _functions: dict[int, Callable[..., Any]] = {}
 _next = itertools.count()
 
 
 def function_id(function: Callable[..., Any]) -> int:
     """Keeps a function for the life of the process and returns its number, the same for the same function."""
+    # By identity, not by hash: a callable may be unhashable, or equal to another one.
     for number, known in _functions.items():
         if known is function:
             return number
@@ -80,6 +82,7 @@ def _converted(result: Any, index: int, shape: Shape, dtype: DType) -> Array:
         return np.zeros(shape, dtype.np)
     array = np.asarray(result)
     if array.dtype != dtype.np:
+        # Fractions would be cut off without a word.
         if array.dtype == object or (array.dtype.kind == "f" and dtype.np.kind in "biu"):
             raise DTypeError(
                 f"the function of a py_func returned another dtype than was declared for result {index}",
@@ -103,6 +106,7 @@ def _ref(
 ) -> list[list[Array]]:
     # Copies: the function may keep or change its arguments, and their memory is used again.
     arguments = [np.array(x) for x in xs or ()]
+    # User code may fork, or wait for other threads: meanwhile this one does not count as computing.
     results = away(_function(forward_callable_id), *arguments)
     if results is None and not out_shapes:
         return [[]]
@@ -131,6 +135,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
         return []
     skipped = set(ctx.attrs["backward_skip_vars"])
     specs: list[OpSpec] = []
+    # The function takes a gradient for each result; those that nothing arrives for are zeros.
     incoming = [zeros_for(ctx, name, specs) for name in outs]
     metas = [ctx.meta(x) for x in xs]
     attrs = {
@@ -139,6 +144,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
         "out_dtypes": tuple(m.dtype.name for m in metas),
     }
     ins = [n for n in (*xs, *outs) if n not in skipped] + incoming
+    # Unwanted gradients get the empty name: the function returns them anyway, and they are dropped.
     return [*specs, OpSpec("py_func", {"X": ins}, {"Out": [ctx.in_grads.get(x, EMPTY) for x in xs]}, attrs)]
 
 
@@ -197,6 +203,7 @@ def py_func(
         check_callable(backward_func, "backward_func", "py_func")
     xs, outs = _listed(x, "x"), _listed(out, "out")
     for variable in outs:
+        # Nothing can be inferred from a Python function, so its results are declared before.
         if variable._shape is None:
             raise ProgramError(
                 f"the out variable '{variable.name}' of py_func has no shape",

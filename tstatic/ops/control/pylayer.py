@@ -44,6 +44,7 @@ class _Backward:
         renamed = {
             name: zeros_for(ctx, out, specs) for name, out in zip(self.arriving, ctx.outputs["Out"], strict=True)
         }
+        # Fresh names for each use: the recorded ones may occur in several backward passes of one program.
         renamed |= {name: ctx.fresh(name) for name in sorted(self.local)}
 
         def names(slots: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -51,6 +52,7 @@ class _Backward:
 
         specs += [OpSpec(s.type, names(s.inputs), names(s.outputs), s.attrs) for s in self.specs]
         for name, made in zip(ctx.inputs["Input"], self.made, strict=True):
+            # None is a gradient of 0, which no op needs to make.
             if made is not None and name in ctx.in_grads:
                 specs.append(OpSpec("assign", {"X": [renamed.get(made, made)]}, {"Out": [ctx.in_grads[name]]}))
         return specs
@@ -63,6 +65,7 @@ def _infer(inputs: Sequence[Meta], results: Sequence[Meta]) -> list[Meta]:
 def _ref(inputs: Any, results: Sequence[Any], outs: Any) -> list[Any]:
     if outs is None:
         return [[np.array(r) for r in results]]
+    # The op copies: what marks the layer's border must not be the value inside it.
     for result, out in zip(results, outs, strict=True):
         if out is not None:
             np.copyto(out, result)
@@ -109,6 +112,7 @@ def _record(backward_fn: Callable[..., Any], inputs: Sequence[Variable], results
         for i, grad in enumerate(grads):
             if grad is not None:
                 check_variable(grad, f"the gradient of inputs[{i}]", "static_pylayer")
+        # A recorded op is copied by name; a body would have to be copied with its block.
         if any(spec.kind == "block" for op in block.ops for spec in op.definition.attrs.values()):
             raise UnsupportedError(
                 "the backward function of static_pylayer builds control flow",
@@ -180,10 +184,12 @@ def static_pylayer(
     inner = []
     for x in xs:
         copy = emit_one("assign", {"X": x})
+        # The forward ops are hidden from differentiation: gradients come from backward_fn alone.
         copy.stop_gradient = True
         inner.append(copy)
     found = forward_fn(*inner)
     results = [check_variable(v, "what forward_fn returns", function) for v in _blocks.flatten(found)]
+    # Without gradients the function's own ops are enough.
     if backward_fn is None:
         return found
     backward = _record(backward_fn, xs, results)

@@ -70,7 +70,9 @@ def _write(x: Any, i: Any, array: Any, out: Any = None, place: Any = None) -> li
 def _write_grad(x: Any, place: Any, dout: Any, *outs: Any) -> list[Any]:
     index, length = (int(n) for n in place)
     rows = [*dout, *[None] * (index + 1 - len(dout))]
+    # None is a gradient of 0: nothing read that element.
     dx = np.zeros_like(x) if rows[index] is None else rows[index]
+    # Overwritten, so what was there before reached no result.
     rows[index] = None
     return [dx, TensorArray(rows[:length])]
 
@@ -104,12 +106,14 @@ def _read(array: Any, i: Any, out: Any = None, place: Any = None) -> list[Any]:
             fix="see array_length(array)",
             op="array_read",
         )
+    # Not a copy: elements are copied when written and never changed afterwards.
     return [array[index], np.array([index, len(array)])]
 
 
 def _read_grad(place: Any, dout: Any, *outs: Any) -> list[Any]:
     index, length = (int(n) for n in place)
     rows: list[Any] = [None] * length
+    # A copy, since elements of an array outlive the arena's buffers.
     rows[index] = np.array(dout)
     return [TensorArray(rows)]
 
@@ -135,6 +139,7 @@ register(OpDef(
 ))  # fmt: skip
 
 register(OpDef(
+    # A new list of the same elements: writes to one of the two do not reach the other.
     "assign_array", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [TensorArray(array)], dynamic=WRITTEN,
     grad=lambda ctx: [_copy(ctx)],
     complex="linear",
@@ -194,6 +199,7 @@ def _joined(array: Any, out: Any = None, sizes: Any = None, *, axis: int, use_st
 def _joined_grad(sizes: Any, dout: Any, *outs: Any, axis: int, use_stack: bool) -> list[Any]:
     if use_stack:
         return [TensorArray(np.array(part) for part in np.moveaxis(dout, axis, 0))]
+    # Elements may differ in size along the axis, so the sizes of the forward pass say where to cut.
     return [TensorArray(np.array(part) for part in np.split(dout, np.cumsum(sizes)[:-1], axis))]
 
 
@@ -272,6 +278,7 @@ def _declare(array: Variable, shape: tuple[int, ...]) -> None:
                 op._set_attr("shape", shape)
             elif op.type == "assign_array":
                 source = block._var_recursive(op.input("X")[0])
+                # () is the mark of an array that was made empty; a known shape stays.
                 if source.shape == ():
                     _declare(source, shape)
 
@@ -315,6 +322,7 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
     offsets = _offsets_of(x, array)
     helper = LayerNamer("array_write")
     place = helper.variable(int64, (2,), stop_gradient=True)
+    # The first write tells the shape, after ops that made or copied the empty array were built.
     if array.shape == () and x.shape != ():
         _declare(array, x.shape)
     append_op(
@@ -333,6 +341,7 @@ def _offsets_of(x: Variable, array: Variable) -> list[Variable]:
         ProgramError: If the array's elements have sequences, and ``x`` has not as many levels of them.
     """
     block = array.block
+    # Only the first element may bring sequences: later ones could not give offsets to those before.
     if not array.lod and x.lod and not _is_written(array):
         return [
             _marked(LayerNamer("array", block=block).emit("create_array", {}, {"dtype": int64, "shape": (UNKNOWN,)}))
@@ -355,6 +364,7 @@ def _is_written(array: Variable) -> bool:
     while block is not None:
         if any(op.type == "write_to_array" and array.name in op.output_arg_names for op in block.ops):
             return True
+        # Outwards only: an op in another branch or body does not write before this one.
         block = block.parent
     return False
 

@@ -204,6 +204,7 @@ class SummedRef(CallRef, ExpressionRef):
         self.nodes = {i: expr.parse(text) for i, text in texts.items()}
         self.like = dict(like)
         self.align = aligned
+        # By shapes: a program whose sizes change from run to run asks again and again for the same few.
         self._met = lru_cache(maxsize=4096)(self._meet)
         self._planned = lru_cache(maxsize=4096)(self._plan)
         # By types alone: sizes that differ from run to run compile nothing.
@@ -221,6 +222,7 @@ class SummedRef(CallRef, ExpressionRef):
         for i, node in nodes.items():
             aligned = shapes[self.like[i]]
             if aligned is not None:
+                # Summed over: axes along which this input was repeated.
                 axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
                 outputs[i] = node, aligned, axes
         return _Met(tuple(shapes), full, outputs)
@@ -282,10 +284,12 @@ class SummedRef(CallRef, ExpressionRef):
         late: Calls = []
         for t in plan.targets:
             if not t.axes:
+                # Nothing to sum: the expression writes to the output itself.
                 places[t.index] = outs[t.index].reshape(t.aligned)
                 continue
             kept = outs[t.index].reshape(tuple(s for a, s in enumerate(t.aligned) if a not in t.axes))
             if t.source >= 0:
+                # Early: the expressions may overwrite the buffer of the gradient that is summed.
                 early += sum_calls(views[t.source], t.axes, kept, scratch[t.sums])
             else:
                 places[t.index] = scratch[t.room]
@@ -342,6 +346,7 @@ class SummedRef(CallRef, ExpressionRef):
         met = self._met(tuple(None if m is None else m.shape for m in ins), _by_text(attrs))
         shapes, full = met.shapes, met.full
         total = math.prod(full)
+        # Less than a usual tile: a second thread would cost more than it saves.
         if total <= POINTWISE.size:
             return None
         rows = [*shapes, *(None if m is None else shapes[self.like[i]] for i, m in enumerate(outs))]

@@ -11,6 +11,7 @@ from tstatic.ir.types import bool_, int64, normalize_axis
 def total(g: Graph, xs: Sequence[Value]) -> Value:
     if len(xs) == 1:
         return xs[0]
+    # ONNX's Sum knows floats only.
     if xs[0].dtype.is_float:
         return g("Sum", *xs)
     made = xs[0]
@@ -34,6 +35,7 @@ def is_empty(g: Graph, x: Value) -> Value:
 
 def every(g: Graph, same: Value) -> Value:
     """Returns whether all of some truth values hold; of none they do."""
+    # By counting: ONNX adds and multiplies no truth values, and of no elements the count is 0.
     wrong = g("ReduceSum", g.cast(g("Not", same, dtype=bool_), int64), keepdims=0)
     return g.equal(wrong, 0)
 
@@ -46,6 +48,7 @@ def close(g: Graph, x: Value, y: Value, *, rtol: float, atol: float, equal_nan: 
     a, b = g.wide(x), g.wide(y)
     distance = g("Abs", g.sub(a, b))
     bound = g.add(g.mul(g("Abs", b), rtol), atol)
+    # Beside an infinity every distance would be within the bound; only an equal infinity is near.
     infinite = g("IsInf", bound, dtype=bool_)
     near = g("And", g("LessOrEqual", distance, bound, dtype=bool_), g("Not", infinite, dtype=bool_), dtype=bool_)
     near = g("Or", near, g.equal(a, b), dtype=bool_)

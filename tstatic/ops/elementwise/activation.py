@@ -18,6 +18,7 @@ from tstatic.tuned.special import gelu_grad as gelu_grad_kernel
 from tstatic.tuned.special import special_scratch
 
 unary_op("sigmoid", "sigmoid(x)", "dout * (1 - out) * out", "sigmoid", activation=True, complex="holomorphic")
+# exp of minus the absolute value is at most 1: no sum overflows, and log1p keeps the digits of small ones.
 unary_op("logsigmoid", "minimum(x, 0) - log1p(exp(-abs(x)))", "dout / (1 + exp(x))", "nn.functional.logsigmoid")
 unary_op("tanh", "tanh(x)", "dout * (1 - out * out)", "tanh", activation=True, complex="holomorphic")
 # Beside 0 the difference cancels.
@@ -27,6 +28,7 @@ unary_op(
     values=ValueRange(0.7, 2.0), ulps=8,
 )  # fmt: skip
 unary_op(
+    # 20 as in Paddle and torch: log1p(exp(x)) - x is then below exp(-20) = 2e-9, which a float32 of that size cannot show.
     "softplus", "where(x * beta > threshold, x, log1p(exp(x * beta)) / beta)",
     "where(x * beta > threshold, dout, dout / (1 + exp(-x * beta)))", "nn.functional.softplus",
     attrs={"beta": 1.0, "threshold": 20.0}, samples=({"beta": 1.0, "threshold": 20.0}, {"beta": 2.0, "threshold": 1.0}),
@@ -58,6 +60,7 @@ unary_op(
 )  # fmt: skip
 unary_op(
     "stanh", "scale_b * tanh(scale_a * x)", "dout * (scale_a * scale_b) * (1 - square(tanh(scale_a * x)))",
+    # Paddle's defaults: LeCun's 1.7159 tanh(2 x / 3), which takes 1 to 1 and -1 to -1.
     attrs={"scale_a": 0.67, "scale_b": 1.7159}, samples=({}, {"scale_a": 0.3, "scale_b": -2.0}),
 )  # fmt: skip
 unary_op(

@@ -20,9 +20,11 @@ from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.base.torch_out import filled, torch_function
 from tstatic.ops.elementwise._broadcast import align_last, reduced_gradient, same_dtype
 
+# Finite differences across a kink would meet neither slope.
 _KINK = ValueRange(avoid=(0.0,))
 
 
+# Klambauer et al., 2017: fixed point at mean 0 and variance 1.
 _SELU = {"scale": 1.0507009873554804934193349852946, "alpha": 1.6732632423543772848170429916717}
 
 
@@ -50,12 +52,14 @@ def _lower_selu(torch: Any, x: Any, scale: float, alpha: float, *, out: Any = No
     if out is not None:
         return torch.ops.aten.elu.out(x, alpha, scale, 1.0, out=out)
     wide = torch_wide(x)
+    # torch.selu has these constants inside; others are written out.
     if {"scale": scale, "alpha": alpha} == _SELU:
         return torch.selu(wide).to(x.dtype)
     return torch.where(wide > 0, scale * wide, scale * alpha * torch.expm1(wide)).to(x.dtype)
 
 
 def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset: float, *, out: Any = None) -> Any:
+    # torch's own is for these numbers only.
     if (threshold, scale, offset) == (6.0, 6.0, 3.0):
         return torch_function("nn.functional.hardswish")(torch, x, out=out)
     wide = torch_wide(x)
@@ -86,6 +90,7 @@ unary_op(
     activation=True, onnx=lambda g, x, *, alpha: g("LeakyRelu", x, alpha=alpha),
 )  # fmt: skip
 unary_op(
+    # Reads X and Out: alpha (exp(x) - 1) + alpha is alpha exp(x), without a second exponential.
     "elu", "where(x > 0, x, alpha * expm1(x))", "where(x > 0, dout, dout * (out + alpha))", "nn.functional.elu",
     attrs={"alpha": 1.0}, samples=({"alpha": 1.0}, {"alpha": 0.3}), values=_KINK, ulps=8,
     onnx=lambda g, x, *, alpha: g("Elu", x, alpha=alpha),
@@ -106,6 +111,7 @@ unary_op(
     values=ValueRange(avoid=(-1.0, 0.0, 1.0, 1.5)), ulps=0,
 )  # fmt: skip
 unary_op(
+    # The last choice lets NaN through, which no comparison selects.
     "softshrink", "where(x > threshold, x - threshold, where(x < -threshold, x + threshold, where(x == x, 0, x)))",
     "where(out != 0, dout, 0)", "nn.functional.softshrink", attrs={"threshold": 0.5},
     samples=({"threshold": 0.5}, {"threshold": 1.0}), values=ValueRange(avoid=(-1.0, -0.5, 0.5, 1.0)), ulps=1,
@@ -504,6 +510,7 @@ def _align(
     x = shapes[0]
     assert x is not None
     rank = len(x)
+    # A vector has its one axis for channels.
     channel = 1 if attrs["data_format"].startswith("NC") or rank < 2 else rank - 1
     done = []
     for i, shape in enumerate(shapes):
@@ -511,6 +518,7 @@ def _align(
             if attrs["mode"] == "all":
                 shape = (1,) * rank
             elif attrs["mode"] == "channel":
+                # Paddle declares the slopes as [channels] or [1, channels, 1, 1]; both have as many elements.
                 shape = (1,) * channel + (numel(shape),) + (1,) * (rank - channel - 1)
         done.append(shape)
     return align_last(done, attrs)

@@ -50,6 +50,7 @@ class FoldRef(ExpressionRef):
         self.nodes = {0: expr.parse("a + b")}
 
     def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
+        # One buffer for the sum and one for the term that is being converted.
         return (Meta(outs[0].shape, float32),) * 2 if outs[0].dtype.is_low else ()
 
     def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
@@ -62,6 +63,7 @@ class FoldRef(ExpressionRef):
             return [*calls, (np.copyto, (out, total, "unsafe"))]
         if len(xs) == 1:
             return [(np.copyto, (out, xs[0]))]
+        # The order is part of the definition: kernels and every device add from left to right.
         return [(np.add, (xs[0], xs[1], out)), *((np.add, (out, x, out)) for x in xs[2:])]
 
     def expressions(self, ins: Slots, attrs: Attrs) -> Expressions | None:
@@ -78,6 +80,7 @@ class FoldRef(ExpressionRef):
 def _lower(torch: Any, xs: Sequence[Any], *, out: Any = None) -> Any:
     if len(xs) == 1:
         return xs[0].clone() if out is None else out.copy_(xs[0])
+    # Two terms round once in any type, so 16 bits need no wider sum.
     if len(xs) == 2:
         return torch.add(xs[0], xs[1], out=out)
     wide = torch_wide(xs[0])

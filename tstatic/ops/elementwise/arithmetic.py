@@ -53,6 +53,7 @@ def _linear(sign: str) -> Callable[[GradContext], list[OpSpec]]:
         e = Emitter(ctx)
         out, ddx, ddy = e.wanted("Out@GRAD"), e.incoming("X@GRAD"), e.incoming("Y@GRAD")
         if out is not None:
+            # Zeros of the operand, not the number 0: the result has the broadcast shape of both.
             x = ddx if ddx is not None else e.zeros(e.input("X"))
             y = ddy if ddy is not None else e.zeros(e.input("Y"))
             e.emit(sign, {"X": x, "Y": y}, out, axis=ctx.attrs["axis"])
@@ -79,6 +80,7 @@ def _mul_second(ctx: GradContext) -> list[OpSpec]:
     for slot, wanted, other in (("X", dx, ddy), ("Y", dy, ddx)):
         if wanted is None or other is None:
             continue
+        # The gradient op of a product sums over the broadcast axes; in the place of the other operand stands what arrives for it.
         pair = {"X": x, "Y": other} if slot == "X" else {"X": other, "Y": y}
         e.emit("elementwise_mul_grad", {**pair, "Out@GRAD": g}, wanted, f"{slot}@GRAD", axis=axis)
     return e.specs
@@ -131,6 +133,7 @@ def _pow_second(ctx: GradContext) -> list[OpSpec]:
     x, y, g = e.input("X"), e.input("Y"), e.input("Out@GRAD")
     arriving = {"X": e.incoming("X@GRAD"), "Y": e.incoming("Y@GRAD")}
     at = dict(zip(("X", "Y"), _axes(ctx), strict=True))
+    # A = X^(Y - 1) occurs in three of the terms, so it is computed once.
     lower = e.emit("scale", {"X": y}, bias=-1.0)
     a = e.emit("elementwise_pow", {"X": x, "Y": lower}, axis=axis)
 
@@ -163,6 +166,7 @@ def _pow_second(ctx: GradContext) -> list[OpSpec]:
                 parts[slot].append(back(slot, y, times(seed, log, "X")))
         if e.wanted("X") is not None:
             parts["X"].append(reduced("X", times(seed, a, "Out")))
+    # Terms of one gradient are collected and added by one op at the end.
     for slot, names in parts.items():
         wanted = e.wanted(slot)
         if wanted is not None and names:
@@ -193,6 +197,7 @@ def _choice_second(test: str) -> Callable[[GradContext], list[OpSpec]]:
             for slot, at in zip(("X", "Y"), _axes(ctx), strict=True):
                 arriving = e.incoming(f"{slot}@GRAD")
                 if arriving is not None:
+                    # 1 - mask for Y.
                     part = mask if slot == "X" else e.emit("scale", {"X": mask}, scale=-1.0, bias=1.0)
                     terms.append(e.emit("elementwise_mul", {"X": part, "Y": arriving}, axis=at))
             if len(terms) == 2:
@@ -254,6 +259,7 @@ def broadcast_op(
 _DISTINCT = {"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}
 _BOTH = ("X", "Y")
 
+# Their gradients read no values, so neither operand stays in memory for the backward pass.
 for _name, _text, _dy in (("elementwise_add", "x + y", "dout"), ("elementwise_sub", "x - y", "-dout")):
     broadcast_op(_name, _text, ("dout", _dy), shape_only=_BOTH, second=_linear(_name), complex="linear")
 
@@ -261,6 +267,7 @@ for _name, _text, _dy in (("elementwise_add", "x + y", "dout"), ("elementwise_su
 broadcast_op("elementwise_mul", "x * y", ("dout * y", "dout * x"), second=_mul_second, complex="holomorphic",
              paddle=PaddleForm(read_product))  # fmt: skip
 broadcast_op(
+    # The gradient by Y reads the result: X need not stay.
     "elementwise_div", "x / y", ("dout / y", "-dout * out / y"), reads="X, Y, Out", shape_only=("X",),
     second=_div_second, infer=binary_floats, values={"Y": ValueRange(0.5, 2.0)}, others=(), ulps=2, complex="holomorphic",
 )  # fmt: skip
@@ -284,6 +291,7 @@ broadcast_op(
     second=_pow_second, values={"X": ValueRange(0.4, 2.0)}, ulps=8, complex="holomorphic",
 )  # fmt: skip
 broadcast_op(
+    # Sampled between multiples of y, where the remainder jumps.
     "elementwise_mod", "remainder(x, y)", ("dout", "-dout * floor(x / y)"),
     values={"X": ValueRange(2.2, 2.8), "Y": ValueRange(1.0, 1.09)},
 )  # fmt: skip
@@ -301,6 +309,7 @@ def binary_op(type: str, x: Any, y: Any, name: str | None, prefix: str | None = 
     """Appends an op on X and Y in their common dtype; a number or an array beside a Variable becomes a constant."""
     a, b = operands(x, y, prefix or type)
     if type == "elementwise_mul" and a.dtype.name == "bool":
+        # Truth values have no product; as in Paddle, the result is whether both hold.
         type, prefix = "logical_and", prefix or type
     return emit_one(type, {"X": a, "Y": b}, attrs, name=name, prefix=prefix)
 

@@ -91,6 +91,7 @@ def _angle(x: Array, out: Array) -> None:
     if x.dtype.kind == "c":
         np.arctan2(x.imag, x.real, out=out)
     else:
+        # A real number has angle 0 or pi; NaN stays NaN.
         np.copyto(out, np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0)), casting="unsafe")
 
 
@@ -99,6 +100,7 @@ def _angle_grad(x: Array, dout: Array, dx: Array) -> None:
         dx.fill(0)
         return
     size = x.real * x.real + x.imag * x.imag
+    # 0 has no angle; its gradient is 0, as in torch.
     share = np.divide(dout, size, out=np.zeros_like(size), where=size != 0)
     dx.real = -x.imag * share
     dx.imag = x.real * share
@@ -127,6 +129,7 @@ def _complex_infer(x: Meta, y: Meta) -> Meta:
 
 
 def _complex(x: Array, y: Array, out: Array) -> None:
+    # Each part is written in place and broadcasts there: no temporary of the full shape.
     out.real = x
     out.imag = y
 
@@ -138,6 +141,7 @@ def _parts_of(ctx: GradContext) -> list[OpSpec]:
     for slot, part in (("X", "real"), ("Y", "imag")):
         wanted = e.wanted(slot)
         if arriving is not None and wanted is not None:
+            # The gradient op of an addition sums what broadcasting repeated.
             ins = {"X": e.input("X"), "Y": e.input("Y"), "Out@GRAD": e.emit(part, {"X": arriving})}
             e.emit("elementwise_add_grad", ins, wanted, f"{slot}@GRAD", axis=-1)
     return e.specs
@@ -191,6 +195,7 @@ def _pairs(
 _pairs(
     "as_complex", _as_complex_infer, _as_complex, lambda torch, x: torch.complex(x[..., 0], x[..., 1]), "as_real", (2,)
 )
+# torch marks a conjugate instead of computing it, and `view_as_real` refuses a marked tensor.
 _pairs(
     "as_real", _as_real_infer, _as_real, lambda torch, x: torch.view_as_real(x.resolve_conj()).clone(), "as_complex", ()
 )

@@ -51,7 +51,7 @@ for _type, _symbol in _SYMBOLS.items():
 
 
 def _compare(type: str, x: Any, y: Any, name: str | None = None, cond: Variable | None = None) -> Variable:
-    if cond is None:
+    if cond is None:  # 1.x writes to an existing Variable
         return binary_op(type, x, y, name)
     if isinstance(x, Variable) and isinstance(y, Variable):
         x, y = unify(x, y, type)
@@ -394,8 +394,8 @@ _CLOSE = (
     "(input == other) | (isfinite(input - other) & (abs(input - other) <= atol + rtol * abs(other)))"
     " | where(equal_nan, isnan(input) & isnan(other), False)"
 )
-_ATTRS = {"rtol": 1e-5, "atol": 1e-8, "equal_nan": False}
-_CHOICES = ({"rtol": 0.1, "atol": 0.0}, {"rtol": 0.0, "atol": 0.5}, {"equal_nan": True})
+_ATTRS = {"rtol": 1e-5, "atol": 1e-8, "equal_nan": False}  # numpy's and Paddle's defaults
+_CHOICES = ({"rtol": 0.1, "atol": 0.0}, {"rtol": 0.0, "atol": 0.5}, {"equal_nan": True})  # samples are from -2 to 2
 
 
 def _pair(x: Meta, y: Meta) -> Meta:
@@ -404,7 +404,7 @@ def _pair(x: Meta, y: Meta) -> Meta:
 
 
 def _one(x: Meta, y: Meta) -> Meta:
-    return Meta((), _pair(x, y).dtype)
+    return Meta((), _pair(x, y).dtype)  # one answer for all pairs
 
 
 def _torch_close(torch: Any, x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
@@ -436,7 +436,7 @@ def _allclose(x: Any, y: Any, out: Any, scratch: Any, rtol: float, atol: float, 
     code = _code(dtype_of(x.dtype), rtol, atol, equal_nan)
     for function, args in code.bind_operands([x, y], scratch[:1], scratch[1:]):
         function(*args)
-    np.logical_and.reduce(scratch[0], None, None, out)
+    np.logical_and.reduce(scratch[0], None, None, out)  # True if there are no pairs
 
 
 register(OpDef(
@@ -461,7 +461,7 @@ def _equal_all(x: Any, y: Any, out: Any, scratch: Any) -> None:
     if x.shape != y.shape:
         out[...] = False
         return
-    np.equal(x, y, scratch[0])
+    np.equal(x, y, scratch[0])  # a buffer of truth values, reduced below
     np.logical_and.reduce(scratch[0], None, None, out)
 
 
@@ -590,7 +590,7 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
     """
     check_variable(condition, "condition", "where")
     if x is None and y is None:
-        return PUBLIC_API["tensor.nonzero"].function(condition, as_tuple=True)
+        return PUBLIC_API["tensor.nonzero"].function(condition, as_tuple=True)  # indexing imports this file
     if isinstance(x, Variable) or isinstance(y, Variable):
         x, y = operands(x, y, "where")
     else:

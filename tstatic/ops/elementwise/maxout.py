@@ -46,6 +46,7 @@ def _ref(x: Array, out: Array, groups: int, axis: int) -> None:
 
 
 def _grad_scratch(x: Meta, out: Meta, dout: Meta, dx: Meta) -> tuple[Meta, ...]:
+    # argmax writes to int64 only.
     return Meta(dout.shape, int64), Meta(dout.shape, bool_)
 
 
@@ -55,11 +56,13 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, groups: int, axis: i
     chosen, here = scratch
     if dout.size == 0:
         return
+    # argmax takes the first of equal channels, which gets the whole gradient.
     np.argmax(x.reshape(shape), axis=competing, out=chosen)
     target = OutputView(dx, shape)
     target.view.fill(0)
     lead: tuple[Any, ...] = (slice(None),) * competing
     for k in range(groups):
+        # A pass for each member of a group: groups are small, and the scratch has the shape of the output only.
         np.equal(chosen, k, out=here)
         np.copyto(target.view[(*lead, k)], dout, where=here)
     target.store()
@@ -75,6 +78,7 @@ def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, groups: int, axis: int)
     wide = torch_wide(x).reshape(shape)
     if x.numel() == 0:
         return torch.zeros_like(x)
+    # Not amax's own gradient, which shares it evenly among equal channels.
     index = wide.argmax(competing, keepdim=True)
     return (
         torch.zeros_like(wide)

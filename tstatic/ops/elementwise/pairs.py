@@ -39,7 +39,9 @@ def _whole(x: Meta, y: Meta) -> Meta:
     return binary(x, y)
 
 
+# Equal and broadcast shapes, a number, no elements.
 _CASES = tuple(Case(s) for s in (((3, 4), (3, 4)), ((3, 1), (4,)), ((), (2,)), ((0,), (1,)), ((2, 3, 4), (3, 4))))
+# Small, with both signs and zeros: gcd(0, n) is n, and no least common multiple overflows.
 _INTS = {"X": ValueRange(-40, 40, dtype="int64"), "Y": ValueRange(-40, 40, dtype="int64")}
 
 for _name in ("gcd", "lcm"):
@@ -84,6 +86,7 @@ def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
         ShapeError: If the shapes do not broadcast.
     """
     a, b = unify(check_variable(x, "x", "atan2"), check_variable(y, "y", "atan2"), "atan2")
+    # As Paddle: the angle of integers is float64.
     if a.dtype.is_integer:
         a, b = cast_to(a, float64), cast_to(b, float64)
     return emit_one("atan2", {"X1": a, "X2": b}, name=name)
@@ -163,6 +166,7 @@ def logaddexp(x: Variable, y: Variable, name: str | None = None) -> Variable:
         name: Name of the layer.
     """
     a, b = operands(x, y, "logaddexp")
+    # The larger one taken out: exp of minus a distance is at most 1.
     return add(log1p(exp(scale(abs(subtract(a, b)), -1.0))), maximum(a, b), name=name)
 
 
@@ -204,6 +208,7 @@ def frexp(x: Variable, name: str | None = None) -> tuple[Variable, Variable]:
     empty = equal(x, zeros_like(x))
     # The logarithm may round up to the next whole number, which the second step takes back.
     guess = where(empty, zeros_like(x), floor(log2(abs(where(empty, _number(x, 1.0), x)))))
+    # The exponent is a step function, so only the mantissa has a gradient.
     guess.stop_gradient = True
     mantissa = divide(x, emit_one("elementwise_pow", {"X": _number(x, 2.0), "Y": guess}))
     size = abs(mantissa)

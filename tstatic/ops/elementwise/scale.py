@@ -42,6 +42,7 @@ def _back_to_input(ctx: GradContext) -> Mapping[str, Any]:
     return {"in_dtype": ctx.attrs["out_dtype"], "out_dtype": ctx.meta(ctx.inputs["X"][0]).dtype}
 
 
+# A shape for each of the target types below: every type meets some shape, without the product of both lists.
 _SHAPES = ((7,), (3, 4), (), (0,), (2, 3), (1,), (2, 1, 3), (33,), (4, 2), (5,), (3, 1), (6,))
 _TARGETS = (
     "float32", "float64", "int32", "bool", "float16", "bfloat16", "int64", "uint8", "int8", "int16", "complex64", "complex128",
@@ -148,6 +149,7 @@ def _scale_infer(x: Meta, scale: float, bias: float) -> Meta:
 
 def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale: bool, *, out: Any = None) -> Any:
     if not bias:
+        # A factor that is a float would make a float of an integer tensor.
         whole = not (x.dtype.is_floating_point or x.dtype.is_complex)
         return torch.mul(x, int(scale) if whole else scale, out=out)
     wide = torch_wide(x)
@@ -162,6 +164,7 @@ def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale
     return torch.add(wide, bias, out=out).mul_(scale)
 
 
+# Both orders of scale and bias, then each of them alone, which takes a shorter way in torch.
 _CHOICES: tuple[dict[str, Any], ...] = (
     {"scale": 2.0, "bias": 1.0}, {"scale": -3.0, "bias": 2.0, "bias_after_scale": False}, {"scale": 1.0}, {"bias": -1.0},
 )  # fmt: skip
@@ -225,6 +228,7 @@ def scale(
     if not isinstance(scale, Variable):
         attrs = {"scale": scale, "bias": bias, "bias_after_scale": bias_after_scale}
         return with_activation("scale", {"X": x}, attrs, act, name)
+    # A scale that is a Variable is a product; the bias goes before or behind it as an op of its own.
     if not bias_after_scale and bias:
         x = emit("scale", {"X": x}, {"bias": bias})
     if scale.dtype is not x.dtype:
@@ -326,6 +330,7 @@ def clip(
     if not x.dtype.is_float:
         # An infinite limit is none.
         min, max = (None if isinstance(v, float) and math.isinf(v) else whole_part(v) for v in (min, max))
+    # Integers have no infinity: a missing limit is the end of their range.
     low, high = (-math.inf, math.inf) if x.dtype.is_float else _limits(x)
     attrs = {"min": low if min is None else min, "max": high if max is None else max}
     return emit_one("clip", {"X": x}, attrs, name=name)

@@ -36,6 +36,7 @@ def _polygamma(n: Array, x: Array, out: Array) -> None:
     if order == 0:
         special.psi(x, out)
         return
+    # Not special.polygamma, which is written in Python, computes psi as well and allocates.
     special.zeta(np.asarray(order + 1, out.dtype), x, out)
     np.multiply(out, (-1) ** (order + 1) * math.factorial(order), out)
 
@@ -49,6 +50,7 @@ expr.define("lgamma", _scipy("gammaln"), None, "digamma(a)")
 expr.define(
     "polygamma", _polygamma, lambda torch, n, a: torch.polygamma(int(n), a), "0", "polygamma(a + 1, b)", exact=True
 )
+# 0.886... is sqrt(pi) / 2: the derivative is 1 / erf'(r).
 expr.define("erfinv", _scipy("erfinv"), None, "0.8862269254527579 * exp(r * r)")
 expr.define("i0", _scipy("i0"), _torch("i0"), "i1(a)")
 expr.define("i0e", _scipy("i0e"), _torch("i0e"), "i1e(a) - sign(a) * r")
@@ -56,8 +58,10 @@ expr.define("i0e", _scipy("i0e"), _torch("i0e"), "i1e(a) - sign(a) * r")
 expr.define("i1", _scipy("i1"), _torch("i1"), "i0(a) - where(a == 0, 0.5, r / a)")
 expr.define("i1e", _scipy("i1e"), _torch("i1e"), "i0e(a) - sign(a) * r - where(a == 0, 0.5, r / a)")
 
+# Away from the poles at 0 and below, near which derivatives grow without bound.
 _POSITIVE = ValueRange(0.4, 4.0)
 
+# From 2.3 on: at 1 and 2 the logarithm is 0, where a relative error means nothing.
 unary_op("lgamma", "lgamma(x)", "dout * digamma(x)", "lgamma", amp="black", values=ValueRange(2.3, 6.0), ulps=16)
 unary_op("digamma", "digamma(x)", "dout * polygamma(1, x)", "digamma", amp="black", values=_POSITIVE, ulps=64)
 

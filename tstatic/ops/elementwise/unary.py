@@ -18,11 +18,15 @@ from tstatic.ops.elementwise.scale import check_whole, whole_part
 
 WHOLE_IN_FLOAT32 = PaddleForm(wide=float32)
 _INTS = ("int64", "int32")
+# Not down to 0: there slopes of logarithms and roots are infinite.
 _POSITIVE = ValueRange(0.3, 4.0)
+# Where the absolute value has its kink and the sign its jump.
 _NOT_ZERO = ValueRange(avoid=(0.0,))
+# Whole numbers are where rounding jumps, and finite differences across a jump mean nothing.
 _BETWEEN = ValueRange(-4.0, 4.0, avoid="int")
 
 unary_op("exp", "exp(x)", "dout * out", "exp", amp="black", complex="holomorphic", paddle=WHOLE_IN_FLOAT32)
+# exp(x) is out + 1: no second exponential.
 unary_op("expm1", "expm1(x)", "dout * out + dout", "expm1", amp="black", complex="holomorphic", paddle=WHOLE_IN_FLOAT32)
 unary_op(
     "log", "log(x)", "dout / x", "log", amp="black", values=_POSITIVE, complex="holomorphic", paddle=WHOLE_IN_FLOAT32
@@ -57,6 +61,7 @@ unary_op(
     complex="holomorphic",
     paddle=WHOLE_IN_FLOAT32,
 )
+# By the result, so that X need not stay in memory for the backward pass.
 unary_op("sqrt", "sqrt(x)", "dout * 0.5 / out", "sqrt", values=_POSITIVE, ulps=2, complex="holomorphic")
 unary_op(
     "rsqrt", "rsqrt(x)", "-0.5 * dout * out * out * out", "rsqrt", amp="black", values=_POSITIVE, complex="holomorphic"
@@ -98,6 +103,7 @@ unary_op(
 unary_op(
     "sign", "sign(x)", "0.0", lambda torch, x: torch_sign(torch, x), infer=infer_number, values=_NOT_ZERO, others=_INTS, ulps=0,
 )  # fmt: skip
+# 1.128... is 2 / sqrt(pi), the slope at 0.
 unary_op("erf", "erf(x)", "dout * 1.1283791670955126 * exp(-x * x)", "erf", amp="black")
 
 
@@ -123,6 +129,7 @@ _LOGIT = "log(minimum(maximum(x, eps), 1 - eps) / (1 - minimum(maximum(x, eps), 
 unary_op(
     "logit", f"where(eps > 0, {_LOGIT}, log(x / (1 - x)))", "where((x < eps) | (x > 1 - eps), 0, dout / (x * (1 - x)))",
     lambda torch, x, eps, *, out=None: torch.logit(x, eps if eps > 0 else None, out=out), attrs={"eps": 1e-6}, amp="black",
+    # 0 means no limit: x outside of (0, 1) then gives infinity or NaN.
     samples=({"eps": 0.25}, {"eps": 0.0}), values=ValueRange(0.15, 0.85, avoid=(0.25, 0.75, 0.5)), ulps=8,
 )  # fmt: skip
 
@@ -162,6 +169,7 @@ unary_op(
 def _half_away(torch: Any, x: Any) -> Any:
     """Rounds halves away from zero, as in Paddle; torch.round takes them to even."""
     whole = torch.trunc(x)
+    # The difference is exact: a number and its whole part share an exponent, or the whole part is 0.
     return torch.where((x - whole).abs() >= 0.5, whole + torch.sign(x), whole)
 
 
@@ -441,5 +449,6 @@ def trunc(input: Variable, name: str | None = None) -> Variable:
 @export("tensor.frac", "Variable.frac", inplace=True)
 def frac(x: Variable, name: str | None = None) -> Variable:
     """Returns the fractional part ``x - trunc(x)`` of each element; any shape."""
+    # Two ops, each with a gradient of its own: that of trunc is 0.
     whole = emit("trunc", {"X": check_variable(x, "x", "frac")})
     return emit_one("elementwise_sub", {"X": x, "Y": whole}, name=name)

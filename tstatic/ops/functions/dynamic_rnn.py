@@ -92,9 +92,11 @@ class DynamicRNN:
                 var=x.name,
             )
         outside = self._steps._builder.outside
+        # The block runs outside of the loop once: all rows padded, then steps first, as `recurrent` walks axis 0.
         zero = outside.emit("fill_constant", {}, {"shape": (1,), "dtype": x.dtype, "value": 0})
         padded, length = outside.emit("sequence_pad", {"X": x, "PadValue": zero}, {"padded_length": -1})
         now = self._steps.step_input(outside.emit("transpose2", {"X": padded}, _swapped(padded)))
+        # Lengths and LoD of the first step input hold for all: outputs are cut back to them.
         if self._length is None:
             self._length, self._lod = length, x.lod
         return now
@@ -138,6 +140,7 @@ class DynamicRNN:
         if init is not None:
             check_variable(init, "init", "DynamicRNN.memory")
             if not need_reorder:
+                # Sorting the order gives each sequence's rank, so row i takes the state meant for the rank of sequence i.
                 order = outside.emit("argsort", {"X": length}, {"descending": True})[1]
                 rank = outside.emit("argsort", {"X": order}, {})[1]
                 init = outside.emit("gather", {"X": init, "Index": rank})
@@ -150,6 +153,7 @@ class DynamicRNN:
                 op="DynamicRNN",
             )
         else:
+            # One row a sequence: the lengths have as many entries, also where the batch is unknown while the program is built.
             attrs = {"shape": (-1, *shape), "value": value, "dtype": dtype_of(dtype)}
             init = outside.emit("fill_constant_batch_size_like", {"Input": length}, attrs)
         return self._steps.memory(init)
@@ -176,6 +180,7 @@ class DynamicRNN:
         Raises:
             ProgramError: Before the end of the block, or if there are no results.
         """
+        # Built once: a second call returns the same Variables instead of a second copy of the ops.
         found = self._steps()
         if not self._results:
             for padded in found if isinstance(found, list) else [found]:

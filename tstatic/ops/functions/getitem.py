@@ -58,6 +58,7 @@ class _Plan:
 def _is_index(item: Any) -> bool:
     """Returns whether an item selects by position or truth with an array, and not by a single number."""
     if isinstance(item, Variable):
+        # A 0-d integer removes its axis like an int; a bool of any rank is a mask.
         return item.dtype.name == "bool" or len(item.shape) > 0
     return isinstance(item, list | tuple | np.ndarray | bool | np.bool_) and not (
         isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype.kind in "iu"
@@ -80,6 +81,7 @@ def _as_index(x: Variable, item: Any) -> Any:
             constant = np.asarray(item)
         except ValueError:
             constant = np.empty(1, object)
+        # numpy makes float64 of an empty list, which would be refused.
         if constant.size == 0 and not isinstance(item, np.ndarray):
             constant = constant.astype(np.int64)
         good = constant.dtype.kind in "iub"
@@ -106,6 +108,7 @@ def _number(x: Variable, item: Any, axis: int) -> _Basic:
             at,
             "check the index",
         )
+    # -1 + 1 is 0, which would be the beginning: the last entry ends at END.
     return _Basic(axis, at, at + 1 if at != -1 else END, gone=True)
 
 
@@ -138,6 +141,7 @@ def _run(x: Variable, item: slice, axis: int) -> _Basic | None:
         )
     if stop is None and _is_default(start, 0) and _is_default(step, 1):
         return None
+    # A step that is a Variable is taken to be positive where a bound is missing: its sign is not known here.
     if isinstance(step, Variable) or step is None or step > 0:
         return _Basic(axis, 0 if start is None else start, END if stop is None else stop, 1 if step is None else step)
     size = x.shape[axis]
@@ -148,6 +152,7 @@ def _run(x: Variable, item: slice, axis: int) -> _Basic | None:
     if isinstance(stop, int) and stop == -1:
         # Backwards down to the last element, which it leaves out: nothing.
         return _Basic(axis, 0, 0, 1)
+    # Of an unknown size: -1 as the stop of a backward run is "past the first element" for the operator.
     return _Basic(axis, END if start is None else start, -1 if stop is None else stop, step)
 
 
@@ -160,6 +165,7 @@ def _consumed(item: Any) -> int:
         return len(item.shape) if item.dtype.name == "bool" else 1
     if isinstance(item, list | tuple | np.ndarray):
         array = np.asarray(item) if _rectangular(item) else np.empty(0)
+        # A mask covers as many axes as it has, an index of integers one.
         return array.ndim if array.dtype.kind == "b" else 1
     return 1
 
@@ -262,6 +268,7 @@ def _positions(x: Variable, index: Any, axis: int, taken: int) -> list[Variable]
                 "give the mask the shape of the value's leading axes",
             )
     if not isinstance(index, Variable):
+        # A constant mask is turned into positions here, so the result has a known shape.
         places = np.nonzero(index.reshape(1) if not shape else index)
         return [as_variable(p.astype(np.int64)) for p in places]
     if not shape:
@@ -284,6 +291,7 @@ def _slice(x: Variable, runs: Sequence[_Basic]) -> Variable:
     attrs: dict[str, Any] = {
         "axes": [r.axis for r in runs],
         "decrease_axis": [r.axis for r in runs if r.gone],
+        # Paddle's mark: -1 where a size is known at run time only.
         "infer_flags": [-1 if any(isinstance(v, Variable) for v in (r.start, r.stop, r.step)) else 1 for r in runs],
     }
     columns = {"starts": [r.start for r in runs], "ends": [r.stop for r in runs]}
@@ -305,12 +313,14 @@ def _take(x: Variable, index: Sequence[tuple[int, Variable]]) -> Variable:
     # numpy puts the selected axes where the first stood if they are neighbours, else in front.
     front = axes[0] if together else 0
     if axes != list(range(len(axes))):
+        # gather_nd reads along the first axes.
         x = transpose(x, [*axes, *(a for a in range(rank) if a not in axes)])
     variables = [v for _, v in index]
     wide = max(len(v.shape) for v in variables)
     if len(variables) == 1:
         places = unsqueeze(variables[0], -1)
     else:
+        # stack wants one dtype; int64 if any index has it, so no position is cut.
         kind = "int64" if any(v.dtype.name == "int64" for v in variables) else variables[0].dtype.name
         same = [
             v if v.dtype.name == kind else emit_one("cast", {"X": v}, {"in_dtype": v.dtype, "out_dtype": kind})
@@ -345,6 +355,7 @@ def getitem(x: Variable, item: Any) -> Variable:
         return item_of_array(x, item)
     items = list(item) if isinstance(item, tuple) else [item]
     plan = _read(x, items)
+    # Slices first: they are cheap, and leave less for the gathers to read.
     out = _slice(x, plan.basic)
     if plan.points:
         out = _take(out, plan.points)

@@ -73,6 +73,7 @@ def gru_gates(
     check_rank(weight, 2, "Weight", function, layout="[width, 3 * width]")
     width = check_static_dim(weight.shape[0], weight, "axis 0 (the width)", function)
     check_has_shape(weight, (width, 3 * width), "Weight", function, why="[width, 3 * width]")
+    # Each of the two values may be the one whose batch is known, so each is held against the other.
     rows = hidden.shape[0] if hidden.shape else -1
     check_has_shape(x, (rows, 3 * width), "Input", function, why="[batch, 3 * width]")
     check_has_shape(hidden, (x.shape[0], width), "HiddenPrev", function, why="[batch, width]")
@@ -82,6 +83,7 @@ def gru_gates(
     results = [helper.variable(x.dtype) for _ in range(3)]
     low = x.dtype.is_low
 
+    # Returns the wide value for what follows; only the named result is rounded to 16 bits.
     def result(at: int, type: str, inputs: dict[str, Any], **attrs: Any) -> Variable:
         if not low:
             return emit_one(type, inputs, attrs, outputs={"Out": results[at]})
@@ -95,6 +97,7 @@ def gru_gates(
     total, before, packed = (cast(v, "float32") if low else v for v in (x, hidden, weight))
     if bias is not None:
         total = add(total, cast(bias, "float32") if low else bias)
+    # In memory are two matrices one behind the other; columns of the declared [width, 3 * width] would mix their rows.
     first, last = split(reshape(packed, [-1]), [2 * width * width, width * width])
     two, one = split(total, [2 * width, width], 1)
     both = activated(gate_activation, add(two, matmul(before, reshape(first, [width, 2 * width]))))
@@ -102,6 +105,7 @@ def gru_gates(
     reset = result(1, "elementwise_mul", {"X": r, "Y": before})
     n = activated(activation, add(one, matmul(reset, reshape(last, [width, width]))))
     result(0, "concat", {"X": [both, n]}, axis=1)
+    # The two formulas differ only in which of the two the update gate keeps.
     kept, taken = (before, n) if origin_mode else (n, before)
     terms = {"X": multiply(u, kept), "Y": multiply(scale(u, -1.0, 1.0), taken)}
     result(2, "elementwise_add", terms)

@@ -22,6 +22,7 @@ from tstatic.ops.shape.reshape import reshape, unsqueeze
 _P1, _P2, _P3, _P4, _P5 = (
     11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261,
 )  # fmt: skip
+# Of int64, the words of the hash: a shift by n to the right leaves 64 - n bits.
 _BITS = 64
 
 
@@ -50,6 +51,7 @@ def _words(x: Variable) -> tuple[list[Variable], list[Variable]]:
     if x.dtype.name == "int64":
         return columns, []
     halves = [bitwise_and(c, _constant(0xFFFFFFFF)) for c in columns]
+    # Little-endian, as memory: the first of two int32 is the low half.
     pairs = [add(a, multiply(b, _constant(1 << 32))) for a, b in zip(halves[::2], halves[1::2], strict=False)]
     return pairs, halves[len(pairs) * 2 :]
 
@@ -98,6 +100,7 @@ def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = 
     size = check_int(hash_size, "hash_size", "hash", 1)
     count = check_int(num_hash, "num_hash", "hash", 1)
     words, rest = _words(input)
+    # Hash i has seed i; the product with 0 gives the number of rows, which may be unknown.
     seeds = add(_constant(*range(count)), multiply(words[0] if words else rest[0], _constant(0)))
     blocks = len(words) // 4 * 4
     state = _long(words[:blocks], seeds) if blocks else add(seeds, _constant(_P5))

@@ -49,6 +49,7 @@ class IfElse:
         self._rows: dict[bool, Variable] = {}
         for which, flags in ((True, flat), (False, emit("logical_not", {"X": flat}))):
             found = emit("where_index", {"Condition": flags})
+            # Row numbers instead of masks: both branches run on their rows only, none if they have none.
             self._rows[which] = emit("reshape2", {"X": found}, {"shape": (-1,)}, drop=("XShape",))
         self._inside: bool | None = None
         self._outputs: dict[bool, list[Variable]] = {}
@@ -102,6 +103,7 @@ class IfElse:
         yes, no = self._outputs.get(True, []), self._outputs.get(False, [])
         if not yes and not no:
             raise self._misplaced("Must invoke true_block/false_block before __call__", "results of the blocks")
+        # One branch alone: its rows are the result, as in Paddle.
         if not yes or not no:
             return list(yes or no)
         if len(yes) != len(no):

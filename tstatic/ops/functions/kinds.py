@@ -113,6 +113,7 @@ def finfo(dtype: Any) -> FloatLimits:
     """
     kind = dtype_of(dtype)
     check_result_dtype(kind, FLOATS, "finfo")
+    # numpy's finfo does not know bfloat16.
     found = ml_dtypes.finfo(kind.np)
     smallest = float(found.smallest_normal)
     return FloatLimits(

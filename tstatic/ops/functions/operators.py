@@ -22,8 +22,10 @@ def _binary(type: str, symbol: str, x: Variable, other: Any, reverse: bool = Fal
     wider = symbol in ("+", "-", "*") and not is_of_fluid(x)
     pair = in_common_dtype(x, other, symbol, "tmp", wider)
     if pair is None:
+        # Python then asks the other operand, and raises its own TypeError if that does not answer.
         return NotImplemented
     a, b = pair[::-1] if reverse else pair
+    # True division of integers gives float32, as in Paddle.
     if type == "elementwise_div" and not a.dtype.is_inexact:
         a, b = cast_to(a, float32, "tmp"), cast_to(b, float32, "tmp")
     if type == "elementwise_mul" and a.dtype.name == "bool":
@@ -68,6 +70,7 @@ def mul(x: Variable, other: Any) -> Any:
 def truediv(x: Variable, other: Any) -> Any:
     """Returns ``x / other``: a ``scale`` op for a number, else ``elementwise_div``; integers become float32."""
     number = number_of(other)
+    # Division by 0 stays a division: 1 / 0 as a factor would be an error of Python, and 0 times infinity NaN.
     if number is None or number == 0:
         return _binary("elementwise_div", "/", x, other)
     return _scaled(x if x.dtype.is_inexact else cast_to(x, float32, "tmp"), number, 1.0 / number, 0)

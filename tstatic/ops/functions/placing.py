@@ -29,6 +29,7 @@ from tstatic.ops.shape.sequence import arange, numel, shape
 
 
 def _sizes(x: Variable) -> Any:
+    # One unknown size is written as -1; more are read at run time.
     return list(x.shape) if x.shape.count(UNKNOWN) < 2 else shape(x)
 
 
@@ -41,11 +42,13 @@ def _places(x: Variable) -> Variable:
 def _written(x: Variable, places: Variable, value: Any, add: bool = False, name: str | None = None) -> Variable:
     """Returns ``x`` with a value that broadcasts to the shape of ``places`` written, or added, at these flat positions."""
     value = as_variable(value, like=x)
+    # As numpy's assignment: the value takes the dtype of what it is written to.
     value = cast_to(value, x.dtype)
     if value.shape != places.shape:
         known = UNKNOWN not in places.shape
         value = expand(value, places.shape) if known else expand(value, shape(places))
     line, spots, values = (reshape(v, [-1]) for v in (x, places, value))
+    # Both ops have gradients for the value and for what was there, so none of these functions needs its own.
     line = scatter_nd_add(line, unsqueeze(spots, -1), values) if add else scatter(line, spots, values)
     return reshape(line, _sizes(x), name=name)
 
@@ -140,6 +143,7 @@ def select_scatter(x: Variable, values: Variable, axis: int, index: int, name: s
     """
     x = check_variable(x, "x", "select_scatter")
     at = check_axis(axis, x, "axis", "select_scatter")
+    # Indexing the numbers of elements finds any part's positions, with getitem's own checks.
     places = getitem(_places(x), (*[slice(None)] * at, check_int(index, "index", "select_scatter")))
     if len(check_variable(values, "values", "select_scatter").shape) != len(places.shape):
         raise ShapeError(
@@ -196,6 +200,7 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
     if mode == "wrap":
         places = remainder(places, size)
     elif mode == "clip":
+        # clip cuts negative positions to 0, as numpy does; they do not count from the end.
         places = where(
             places < 0, full_like(places, 0), where(places >= size, full_like(places, 0) + (size - 1), places)
         )
@@ -225,6 +230,7 @@ def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = No
     """
     check_not_empty(list(inputs), "inputs", "multiplex", of="value")
     chosen = cast_to(reshape(check_variable(index, "index", "multiplex", INDICES), [-1]), int64)
+    # Coordinates (which value, which row): one gather from the stacked values.
     rows = arange(shape(chosen)[0], dtype="int64")
     return gather_nd(stack(list(inputs), 0), stack([chosen, rows], -1), name=name)
 
@@ -251,6 +257,7 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
     x = check_variable(input, "input", "shard_index", INDICES)
     count = check_int(nshards, "nshards", "shard_index", least=1)
     mine = check_int(shard_id, "shard_id", "shard_index", least=0, most=count - 1)
+    # Rounded up, as Paddle: the last shard may be smaller than the others.
     size = (check_int(index_num, "index_num", "shard_index", least=1) + count - 1) // count
     width = full_like(x, size)
     found: Variable = where(floor_divide(x, width) == mine, remainder(x, width), full_like(x, ignore_value))

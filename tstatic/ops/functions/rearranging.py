@@ -94,6 +94,7 @@ def as_strided(
         >>> static.Executor().run(fetch_list=[y])[0].tolist()
         [[0, 2], [1, 3], [2, 4]]
     """
+    # A gather, not a view of memory: elements that are read several times need a gradient that adds.
     places = as_variable(_offsets(shape, stride).reshape(-1) + offset)
     line = flatten(check_variable(x, "x", "as_strided")) if x.shape else reshape(x, [1])
     return reshape(emit_one("gather", {"X": line, "Index": places}), list(shape), name=name)
@@ -185,6 +186,7 @@ def vander(x: Variable, n: int | None = None, increasing: bool = False, name: st
     check_rank(x, 1, "x", "vander")
     count = check_static_dim(x.shape[0], x, "its size", "vander") if n is None else check_int(n, "n", "vander", least=0)
     powers = [ones_like(x)]
+    # Each column is the one before times x, as in numpy's vander, so both round alike.
     while len(powers) < count:
         powers.append(emit_one("elementwise_mul", {"X": powers[-1], "Y": x}))
     found = stack(powers[:count], 1) if count else emit_one("slice", {"Input": unsqueeze(x, 1)}, _NO_COLUMN)

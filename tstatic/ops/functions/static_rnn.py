@@ -66,8 +66,10 @@ class StaticRNN:
                         f"a {self._kind} has no step input, so the number of its steps is not known",
                         "at least one step_input(x)", "call step_input with a value of shape [steps, ...]",
                     )  # fmt: skip
+            # Leaving the block appended the op: its outputs exist from here on.
             self._state = "after"
         except BaseException:
+            # An error in the block leaves the recurrence as new, so that the user may enter it again.
             self._state, self._builder = "before", StepBuilder(self._builder.helper)
             raise
 
@@ -79,6 +81,7 @@ class StaticRNN:
         """
         self._check_inside("step_input")
         check_variable(x, "x", "StaticRNN.step_input")
+        # Unknown sizes agree with everything: a run finds whether the sequences are equally long.
         counts = {v.shape[0] for v in (*self._builder.inputs, x) if v.shape and v.shape[0] != UNKNOWN}
         if not x.shape or len(counts) > 1:
             raise ProgramError(
@@ -126,6 +129,7 @@ class StaticRNN:
                     op="StaticRNN",
                 )
             check_variable(batch_ref, "batch_ref", "StaticRNN.memory")
+            # A step input is inside by nature; anything else must exist before the first step.
             if batch_ref.name not in {v.name for v in self._builder.inputs}:
                 self._check_outside(batch_ref, "the value that has the size of the batch")
             attrs = {
@@ -194,6 +198,7 @@ class StaticRNN:
         return outputs[0] if len(outputs) == 1 else list(outputs)
 
     def _check_outside(self, x: Variable, what: str) -> None:
+        # First values and sequences are read before any step runs, so a value of the step cannot be one.
         if x.block is self._builder.block:
             raise ProgramError(
                 f"{what} is made inside the step",

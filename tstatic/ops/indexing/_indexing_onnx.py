@@ -51,6 +51,7 @@ def put_along(g: Graph, x: Value, index: Value, value: Value, *, Axis: int, Redu
     known = word in ("none", "add", "mul", "max", "min")
     if not known or (not Include_self and Reduce != "assign"):
         raise g.refuse(f"for reduce='{Reduce}'" + ("" if Include_self else " without the old values"))
+    # ScatterElements does not broadcast: one value for each position.
     spread = g("Expand", value, g.sizes(index))
     return g("ScatterElements", x, place(g, index), spread, axis=normalize_axis(Axis, x.rank), reduction=word)
 

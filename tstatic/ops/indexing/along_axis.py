@@ -62,6 +62,7 @@ def _take(x: Array, index: Array, out: Array, axis: int) -> None:
 @in_float32()
 def _back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> None:
     at = normalize_axis(axis, x.ndim)
+    # Positions may repeat, so gradients are added to zeros instead of assigned.
     dx.fill(0)
     add_flat(dx, positions(dx.shape, index, at), dout, fresh=True)
 
@@ -69,6 +70,7 @@ def _back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> None:
 def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
     wide = torch_wide(dout)
     zeros = torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device)
+    # A sum of 16-bit gradients is made in float32 and rounded once.
     return zeros.scatter_add(axis, index.to(torch.int64), wide).to(dout.dtype)
 
 
@@ -93,6 +95,7 @@ def _take_op(
     """
 
     def at(attrs: Mapping[str, Any]) -> int:
+        # index_sample has no attribute: it reads rows, along axis 1.
         return attrs[axis] if axis else 1
 
     entries = Index("Index", lambda x, index, *dout, **a: x.shape[normalize_axis(at(a), len(x.shape))])
@@ -150,8 +153,10 @@ def _expanded(x: Variable, like: Variable, axis: int) -> Variable:
     shape = [a if d == axis or a != 1 else b for d, (a, b) in enumerate(zip(x.shape, like.shape, strict=True))]
     if tuple(shape) == x.shape:
         return x
+    # Numbers only: `expand` keeps every other size by -1.
     if UNKNOWN not in [s for s, a in zip(shape, x.shape, strict=True) if s != a]:
         return expand(x, [UNKNOWN if s == a else s for s, a in zip(shape, x.shape, strict=True)])
+    # A size is known at run time only: broadcast against one entry of the other value, which has that size.
     one = emit_one("slice", {"Input": like}, {"axes": [axis], "starts": [0], "ends": [1], "infer_flags": [1]})
     return broadcast_tensors([x, one])[0]
 
@@ -241,6 +246,7 @@ def _ref(x: Array, index: Array, value: Array, out: Array, *, Axis: int, Reduce:
     elif reduce == "add":
         add_flat(table, where, values)
     else:
+        # `ufunc.at` reduces all values of a position; `table[where] *= ...` would keep one of them.
         {"mul": np.multiply, "amin": np.minimum, "amax": np.maximum}[reduce].at(table, where, values)
     if not out.flags.c_contiguous:
         np.copyto(out, table.reshape(out.shape))
@@ -249,6 +255,7 @@ def _ref(x: Array, index: Array, value: Array, out: Array, *, Axis: int, Reduce:
 def _identity(reduce: str, dtype: np.dtype[Any]) -> Any:
     if reduce in ("add", "mul"):
         return 0 if reduce == "add" else 1
+    # An infinity gives way to every value; integers have ends of their own.
     if dtype.kind == "f":
         return np.inf if reduce == "amin" else -np.inf
     return np.iinfo(dtype).max if reduce == "amin" else np.iinfo(dtype).min
@@ -271,14 +278,17 @@ def _lower(torch: Any, x: Any, index: Any, value: Any, *, Axis: int, Reduce: str
     where, values, flat = _lower_where(torch, x.shape, index, Axis), value.reshape(-1), x.reshape(-1)
     if reduce == "assign":
         last = torch_last(torch, where, flat.numel())
+        # A scatter on a GPU writes equal positions in any order; choosing by the largest number is the same in every run.
         return torch.where(last >= 0, values[last.clamp(min=0)], flat).reshape(x.shape)
     wide = torch_wide(flat)
+    # Wide, so that a 16-bit product or sum of several values is rounded once.
     done = wide.scatter_reduce(0, where, values.to(wide.dtype), _TORCH[reduce], include_self=Include_self)
     return done.to(x.dtype).reshape(x.shape)
 
 
 def _rule(ctx: GradContext) -> list[OpSpec]:
     reduce = ctx.attrs["Reduce"]
+    # Gradients of products and extrema would need the old value and the number of equal ones.
     if _REDUCE[reduce] not in ("assign", "add"):
         raise UnsupportedError(
             f"put_along_axis has no gradient for reduce='{reduce}'",
@@ -309,6 +319,7 @@ def _back_put(
     if dvalue is not None:
         values = dout.reshape(-1)[where]
         if Reduce == "assign":
+            # A value that a later one replaced reaches no result.
             values[~stays(where, dout.size)] = 0
         np.copyto(dvalue, values.reshape(dvalue.shape))
 
@@ -386,6 +397,7 @@ def put_along_axis(
     indices = check_variable(indices, "indices", "put_along_axis", INTEGERS)
     if broadcast:
         wide, indices, axis = broadcast_index(arr, indices, axis, "put_along_axis")
+        # An index larger than the value would broadcast it, and the result would not have its shape.
         if wide is not arr:
             raise ProgramError(
                 "the indices are larger than the value that is written to",

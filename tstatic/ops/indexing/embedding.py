@@ -45,10 +45,12 @@ def _ref(ids: Array, w: Array, out: Array, padding_idx: int) -> None:
     try:
         rows = out.reshape(shape, copy=False)
     except ValueError:
+        # Strides of `out` allow no view as rows: they are made beside it and copied at the end.
         rows = np.empty(shape, out.dtype)
     if rows.size:
         # The indices are checked; any mode but "raise" writes straight to the target.
         np.take(w, flat, axis=0, out=rows, mode="clip")
+        # Paddle's lookup gives zeros there, whatever the table holds.
         if padding_idx >= 0:
             rows[flat == padding_idx] = 0
     if not np.shares_memory(rows, out):
@@ -62,9 +64,11 @@ def _grad_ref(ids: Array, w: Array, dout: Array, dw: Array, padding_idx: int) ->
     flat = ids.reshape(-1)
     add_rows(dw, flat, dout.reshape(flat.size, dw.shape[1]), fresh=True)
     if 0 <= padding_idx < dw.shape[0]:
+        # After the sum, so that no row needs to be left out of it: the padding row takes no gradient.
         dw[padding_idx] = 0
 
 
+# One check for forward and backward: ids outside would read, or add to, other memory.
 _ROWS = Index(
     "Ids", lambda ids, w, *douts: w.shape[0], name="Ids of an embedding lookup",
     fix="check the ids that are fed, or make the table larger",
@@ -72,10 +76,12 @@ _ROWS = Index(
 
 
 def _cost(ids: Meta, w: Meta, out: Meta) -> Cost:
+    # Rows that are read once and written once; the rest of the table is not touched.
     return Cost(0.0, float(ids.nbytes + 2 * out.nbytes))
 
 
 def _grad_cost(ids: Meta, w: Meta, dout: Meta, dw: Meta) -> Cost:
+    # Gradients are read, their rows of the table read and written; the whole table is cleared.
     return Cost(float(dout.numel), float(ids.nbytes + 3 * dout.nbytes + dw.nbytes))
 
 
@@ -199,6 +205,7 @@ def _grad_rows_ref(
     ids: list[Array], douts: list[Array], w: Array, rows: Array, values: Array, padding_idx: int
 ) -> None:
     values.fill(0)
+    # Fewer rows than ids are found: the places left over name a row behind the table, with zeros, which an update drops.
     rows.fill(w.shape[0])
     index = np.concatenate([one.reshape(-1) for one in ids])
     gradients = np.concatenate([one.reshape(-1, w.shape[1]) for one in douts])
@@ -210,6 +217,7 @@ def _grad_rows_ref(
     found, places = np.unique(index, return_inverse=True)
     rows[: found.size] = found
     if len(ids) == 1:
+        # `of` is the size of the whole table, so the same way of summing is chosen, and the same bits come out.
         add_rows(values, places, gradients, fresh=True, of=w.shape[0])
         return
     # The sum of each lookup first, then the lookups in their order, as a sum of whole gradients adds them.
@@ -262,6 +270,7 @@ def padding_row(padding_idx: int | None, rows: int, function: str) -> int:
     if padding_idx is None:
         return -1
     check_int(padding_idx, "padding_idx", function, -rows, rows - 1, fix="choose a row of the table, or None")
+    # Counted from the front, since -1 in the attribute means "none".
     return padding_idx if padding_idx >= 0 else rows + padding_idx
 
 
@@ -323,8 +332,10 @@ def _fill(x: Array, out: Array, allow_out_of_range: bool) -> None:
     out.fill(0)
     rows, classes = np.arange(x.size), x.reshape(-1)
     if allow_out_of_range:
+        # Classes outside give rows of zeros; unchecked, -1 would set the last class.
         good = (classes >= 0) & (classes < depth)
         rows, classes = rows[good], classes[good]
+    # One write a row instead of a comparison of each element; the other way needs no flat view of `out`.
     out.reshape(-1, depth)[rows, classes] = True
 
 
@@ -346,6 +357,7 @@ def _one_hot_op(type: str, column: bool, cases: tuple[Case, ...]) -> None:
             return None
         assert given is not None
         count = check_int(given.reshape(-1)[0], "depth_tensor", least=1)
+        # The size is a value, so the check of indices before the run could not know it.
         if not allow_out_of_range:
             check_index(classes, count, "X")
         made = np.empty((*classes.shape, count), dtype.np)

@@ -53,6 +53,7 @@ def _lower(torch: Any, x: Any, ids: Any, dout: Any, padding_idx: int, *, out: An
     index = ids.reshape(-1).long()
     rows = dout.reshape(index.shape[0], x.shape[1])
     if 0 <= padding_idx < x.shape[0]:
+        # Adding zeros keeps the shape, where leaving rows out would have the host wait for their number.
         rows = rows.masked_fill((index == padding_idx)[:, None], 0)
     if rows.itemsize == 2:
         index, rows = _row_sums(torch, index, rows, x.shape[0])

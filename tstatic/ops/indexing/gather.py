@@ -48,6 +48,7 @@ def _gather(x: Array, index: Array, out: Array, axis: int) -> None:
     at = normalize_axis(axis, x.ndim)
     flat = _flat(index)
     if index.ndim == 0:
+        # A single position removes its axis.
         np.copyto(out, np.take(x, int(flat[0]), axis=at))
     else:
         take(x, flat, at, out)
@@ -58,12 +59,14 @@ def _gather_back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> N
     at = normalize_axis(axis, x.ndim)
     flat = _flat(index)
     dx.fill(0)
+    # Rows first, as `add_rows` takes them; a single position gets back the axis that it removed.
     rows = np.moveaxis(dout, at, 0) if index.ndim else dout[None]
     add_rows(np.moveaxis(dx, at, 0), flat, rows, fresh=True)
 
 
 def _lower_gather(torch: Any, x: Any, index: Any, axis: int, out: Any) -> Any:
     at = axis if axis >= 0 else axis + x.dim()
+    # index_select keeps the axis of a single position, so the target needs one too.
     place = out if out is None or index.dim() else out.unsqueeze(at)
     found = torch.index_select(x, axis, index.reshape(-1), out=place)
     return found.squeeze(axis) if index.dim() == 0 else found
@@ -75,12 +78,15 @@ def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int, out: Any) 
     if rows.itemsize == 2 and at == 0 and x.dim() == 2 and rows.is_floating_point():
         # One call that adds up in float32 on a GPU.
         return filled(out, torch.ops.aten.embedding_dense_backward(rows, flat, x.shape[0], -1, False))
+    # 16-bit rows of other shapes: added in float32, then rounded once.
     if out is None or rows.itemsize == 2:
         return filled(out, torch_add(torch, x.shape, axis, flat, rows))
     return out.zero_().index_add_(at, flat, rows)
 
 
+# Along any axis of the cases: none is shorter than the first.
 _INDEX = ValueRange(0, "X.0", dtype="int64")
+# gather_nd takes negative coordinates, as in Paddle; gather does not.
 _COORDINATES = Index("Index", lambda x, index, *dout: x.shape[: index.shape[-1]], from_end=True)
 
 
@@ -206,6 +212,7 @@ def _nd_back(x: Array, index: Array, dout: Array, dx: Array) -> None:
 
 def _lower_nd(torch: Any, x: Any, index: Any) -> Any:
     if index.shape[-1] == 0:
+        # Coordinates of no axes: every one names the whole value.
         return x.expand((*index.shape[:-1], *x.shape)).clone()
     return x[tuple(index.unbind(-1))]
 
@@ -214,6 +221,7 @@ def _lower_nd_back(torch: Any, x: Any, index: Any, dout: Any) -> Any:
     wide = torch_wide(dout)
     dx = torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device)
     if index.shape[-1] == 0:
+        # As many gradients of the whole value as there are coordinates.
         return dout.sum_to_size(tuple(x.shape))
     return dx.index_put(tuple(index.unbind(-1)), wide, accumulate=True).to(dout.dtype)
 

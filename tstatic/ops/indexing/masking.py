@@ -36,6 +36,7 @@ def _back(x: Array, mask: Array, dy: Array, dx: Array) -> None:
         dx[mask] = dy
         return
     shape = np.broadcast_shapes(dx.shape, mask.shape)
+    # A value that was broadcast gets a sum; in 16 bits that is made in float32 and rounded once.
     wide = np.zeros(shape, dy.dtype if dy.dtype.itemsize > 2 else np.float32)
     wide[np.broadcast_to(mask, shape)] = dy
     np.copyto(dx, wide.sum(axis=spread_axes(shape, dx.shape)).reshape(dx.shape), casting="unsafe")
@@ -115,6 +116,7 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     if not as_tuple:
         return found
     rank = len(x.shape)
+    # As in Paddle: of a vector, [n, 1] itself, not a column of it.
     if rank == 1:
         return (found,)
     columns = [{"axes": [1], "starts": [i], "ends": [i + 1], "infer_flags": [1]} for i in range(rank)]
@@ -144,6 +146,7 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
     """
     x = check_variable(x, "x", "masked_fill")
     mask = check_variable(mask, "mask", "masked_fill", ("bool",))
+    # A number takes x's dtype; a Variable keeps its own, which the check compares.
     filler = as_variable(value, like=x)
     check_same_dtype((x, filler), ("x", "value"), "masked_fill")
     return emit_one("where", {"Condition": mask, "X": filler, "Y": x}, name=name)

@@ -64,6 +64,7 @@ def _add(x: Array, ids: Array, updates: Array, out: Array) -> None:
     flat, rows = _rows(ids, updates, out.ndim)
     if out is not x:
         np.copyto(out, x)
+    # Paddle's overwrite=False: rows that are named begin at 0, so the old value takes no part in the sum.
     out[flat] = 0
     add_rows(out, flat, rows)
 
@@ -78,10 +79,12 @@ def _back(
     flat = ids.reshape(-1)
     if dx is not None:
         np.copyto(dx, dout)
+        # Rows that were written pass nothing to the old value, in either mode.
         dx[flat] = 0
     if dupdates is not None:
         rows = dout[flat]
         if overwrite:
+            # Of several rows for one position only the last is in the result.
             rows[~stays(flat, dout.shape[0])] = 0
         np.copyto(dupdates, rows.reshape(dupdates.shape))
 
@@ -91,11 +94,13 @@ def _lower(torch: Any, x: Any, ids: Any, updates: Any, *, overwrite: bool) -> An
     rows = updates if updates.dim() == x.dim() else updates.unsqueeze(0)
     wide = (-1, *[1] * (x.dim() - 1))
     if overwrite:
+        # Not index_copy: on a GPU the order of equal positions would differ from run to run.
         last = torch_last(torch, flat, x.shape[0])
         if rows.shape[0] == 0:
             return x.clone()
         return torch.where((last >= 0).reshape(wide), rows[last.clamp(min=0)], x)
     kept = torch.ones(x.shape[0], dtype=torch.bool, device=x.device).index_fill(0, flat, False)
+    # In float32 at least: several 16-bit rows of one position are rounded once.
     exact = torch_wide(x)
     start = torch.where(kept.reshape(wide), exact, torch.zeros_like(exact))
     return start.index_add(0, flat, rows.to(exact.dtype)).to(x.dtype)
@@ -107,6 +112,7 @@ def _lower_back(torch: Any, ids: Any, updates: Any, dout: Any, *, overwrite: boo
     if overwrite:
         kept = torch_stays(torch, flat, dout.shape[0])
         rows = torch.where(kept.reshape((-1, *[1] * (dout.dim() - 1))), rows, torch.zeros_like(rows))
+    # As in the reference: rows that were written pass nothing to the old value.
     return dout.index_fill(0, flat, 0.0), rows.reshape(updates.shape)
 
 
@@ -206,6 +212,7 @@ def _ref_nd(x: Array, index: Array, updates: Array, out: Array) -> None:
 
 def _lower_nd(torch: Any, x: Any, index: Any, updates: Any) -> Any:
     if index.shape[-1] == 0:
+        # Coordinates of no axes name the whole value.
         return x + updates.sum_to_size(tuple(x.shape))
     exact = torch_wide(x)
     return exact.index_put(tuple(index.unbind(-1)), updates.to(exact.dtype), accumulate=True).to(x.dtype)
@@ -222,6 +229,7 @@ def _grad_of_add(read: str, updates: str, attrs: Callable[[GradContext], Mapping
         specs = [] if dx is None else [OpSpec("assign", {"X": [arriving]}, {"Out": [dx]})]
         if dupdates is not None:
             inputs = {"X": [arriving], "Index": ctx.inputs["Index"]}
+            # What was added at a place has the gradient of that place: a reading by the same index.
             specs.append(OpSpec(read, inputs, {"Out": [dupdates]}, attrs(ctx)))
         return specs
 
@@ -309,6 +317,7 @@ def _infer_add(x: Meta, index: Meta, value: Meta, *, axis: int) -> Meta:
 def _ref_add(x: Array, index: Array, value: Array, out: Array, *, axis: int) -> None:
     if out is not x:
         np.copyto(out, x)
+    # A view with the axis in front: rows are slices along it, added in the order of the index.
     add_rows(np.moveaxis(out, axis, 0), index, np.moveaxis(value, axis, 0))
 
 

@@ -35,6 +35,7 @@ def _infer(x: Meta, *, axis: Sequence[int], dtype: DType) -> tuple[Meta, Meta, M
 def _keys(x: Array, at: int | None) -> tuple[Array, Array]:
     """Returns the value along one leading axis, and a number per entry: equal for equal entries, in their order."""
     rows = x.reshape(-1) if at is None else np.moveaxis(x, at, 0)
+    # numpy's sort of bfloat16 leaves the elements around a NaN unsorted; float32 holds each value exactly.
     wide = rows.astype(np.float32) if x.dtype.name == "bfloat16" else rows
     flat = wide.reshape(wide.shape[0], -1) if wide.size else np.zeros((wide.shape[0], 1))
     number = np.zeros(flat.shape[0], np.int64)
@@ -84,6 +85,7 @@ _ATTRS = {
     "dtype": Attr(int64, "dtype", lambda d: None if d.name in ("int32", "int64") else "int32 or int64"),
     "is_sorted": Attr.idle(True, "the elements are always in order"),
 }
+# Elements and slices, with repeats, without elements, 0-d.
 _CASES = (
     Case(((9,),)),
     Case(((3, 4),)),
@@ -196,6 +198,7 @@ def fluid_unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variabl
     found, places, numbers, counts = unique(x, True, True, True, dtype=dtype)
     # The op sorts; by the place where each element stands first, they are in order of appearance again.
     order = emit("argsort", {"X": places}, {"axis": 0})[1]
+    # The inverse permutation: where each sorted element stands in the order of appearance.
     rank = emit("argsort", {"X": order}, {"axis": 0})[1]
     index = emit_one(
         "cast", {"X": emit_one("gather", {"X": rank, "Index": numbers})}, {"in_dtype": rank.dtype, "out_dtype": dtype}
@@ -215,6 +218,7 @@ def _ref_runs(x: Array, out: Any, inverse: Any, counts: Any, *, axis: Sequence[i
     size = rows.shape[0]
     new = np.ones(size, bool)
     if size > 1:
+        # Slices of 0 elements are all equal.
         new[1:] = (rows[1:] != rows[:-1]).reshape(size - 1, -1).any(axis=1) if rows.size else False
     starts = np.flatnonzero(new)
     found = rows[starts]

@@ -13,8 +13,10 @@ from tstatic.ir.types import DType, float32
 SHAPE = {"shape": Attr((), "ints"), "dtype": float32, "seed": 0}
 """Attributes of an op that makes random numbers from nothing."""
 
+# 7 and 131 leave a block of four unfinished.
 SHAPES = ((3, 4), (), (0,), (7,), (2, 1, 5), (131,))
 
+# Philox makes four words at once; tiles that begin at a multiple of four draw the numbers of the whole.
 DRAWN = Split(ELEMENTS, FIRST, multiple=4)
 """Elements are drawn in blocks of four."""
 DRAWN_LIKE = Split(ELEMENTS, None, FIRST, multiple=4)

@@ -31,10 +31,12 @@ def _ref(
     label: Array, remapped: Any, sampled: Any, *, num_classes: int, num_samples: int, seed: int, rng: Any
 ) -> list[Array]:
     check_index(label, num_classes, "Label", fix=f"check the labels, or the number of classes ({num_classes})")
+    # Classes of the batch come first and rise, so a label's new number is its place among them.
     own, place = np.unique(label, return_inverse=True)
     # The others in a random order: each class draws a number, and those of the batch come last.
     order = np.empty(num_classes, np.float64)
     draw.fill_uniform(order, 0.0, 1.0, philox_key(rng, seed), rng.start)
+    # Above every number in [0, 1), so a stable sort puts them behind all others.
     order[own] = 2
     others = np.argsort(order, kind="stable")[: max(0, num_samples - len(own))]
     return [place.reshape(label.shape).astype(label.dtype), np.concatenate([own, others]).astype(label.dtype)]

@@ -138,8 +138,10 @@ def _register_like(
 
 
 # ---------------------------------------------------------------------------------------------------------------- normal
+# Paddle's defaults.
 _NORMAL = {"mean": 0.0, "std": 1.0}
 _EVERY_SHAPE = tuple(Case((), {"shape": s, "dtype": d}) for s in SHAPES for d in FLOATS)
+# A deviation of 0 gives the mean everywhere, exactly.
 _NORMAL_CASES = (
     *_EVERY_SHAPE,
     Case((), {"shape": (40, 9), "mean": 1.0, "std": 0.5}),
@@ -160,6 +162,7 @@ def _check_normal(op: str, mean: float, std: float, a: float = -1.0, b: float = 
 
 
 def _torch_normal(torch: Any, count: int, dtype: DType, *rest: Any) -> Any:
+    # The two widths draw different numbers: float64 takes 53 bits of two words, all other types 24 of one.
     return draw.torch_normal(torch, count, dtype.name == "float64", *rest)
 
 
@@ -169,8 +172,10 @@ def _torch_truncated(torch: Any, count: int, dtype: DType, *rest: Any) -> Any:
 
 def _moved(number: str, dtype: DType, mean: float, std: float) -> tuple[str, dict[str, float]]:
     """Returns the expression of ``number * std + mean``, and its numbers in the type that it is computed in."""
+    # Rounded to the type first, as the reference multiplies by numbers of that type.
     mean, std = float(dtype.np.type(mean)), float(dtype.np.type(std))
     text, values = (number, {}) if std == 1 else (f"{number} * std", {"std": std})
+    # Adding 0 would turn -0 into 0, and multiplying by 1 would only cost.
     return (text, values) if mean == 0 else (f"{text} + mean", {**values, "mean": mean})
 
 
@@ -184,6 +189,7 @@ def _drawn_truncated(shape: Shape, dtype: DType, mean: float, std: float, a: flo
     """Returns what kernels compute: bit for bit ``fill_truncated_normal``."""
     factor, low = draw.within_constants(dtype.compute.np, a, b)
     number = f"minimum(maximum({WITHIN_53 if dtype is float64 else WITHIN_24}, a), b)"
+    # In float64, as the reference: the inverse of the distribution loses digits in its tails.
     text, values = _moved(number, float64, mean, std)
     return Drawn({"Out": text}, shape, loaded={"factor": factor, "low": low, "a": float(a), "b": float(b), **values})
 
@@ -207,6 +213,7 @@ _register_like(
 
 
 # --------------------------------------------------------------------------------------------------------------- uniform
+# Paddle's default range.
 _UNIFORM = {"min": -1.0, "max": 1.0}
 
 
@@ -224,6 +231,7 @@ def _drawn_uniform(shape: Shape, dtype: DType, low: float, high: float) -> Drawn
     if shift != 0:
         text, values["shift"] = f"{text} + shift", float(shift)
     if most is not None:
+        # Rounding can reach the upper end, which does not belong to the range.
         text, values["most"] = f"minimum({text}, most)", float(most)
     return Drawn({"Out": text}, shape, loaded=values)
 
@@ -256,6 +264,7 @@ def _drawn_filled(
     if not diag_num:
         return found
     step = diag_step + 1
+    # A step of 0 writes element 0 again and again.
     one = diag_num == 1 or step == 0
     on = f"{ELEMENT} == 0" if one else f"({ELEMENT} % {step} == 0) & ({ELEMENT} < {diag_num * step})"
     return replace(
@@ -309,6 +318,7 @@ def _drawn(
     """Emits the op that draws numbers of a shape, or the one for a shape that is known at run time only."""
     kind = default_dtype() if dtype is None else dtype_of(dtype)
     attrs: dict[str, Any] = {**parameters, "seed": seed}
+    # Sizes known at run time only: a value of that shape, from which the op takes no more than the shape.
     if has_variable(shape):
         x = filled(shape, kind, 0.0, function)
         return emit_one(inplace, {"X": x}, attrs, name=name, prefix=function)
@@ -453,9 +463,11 @@ def uniform(
         name: Name of the result.
     """
     if isinstance(min, Variable) or isinstance(max, Variable):
+        # Bounds that are Variables stretch numbers from [0, 1) afterwards; the op takes numbers only.
         drawn = _uniform(shape, dtype, 0.0, 1.0, seed, None, "uniform")
         low, high = (number_of(v, n, "uniform", drawn.dtype.name) for v, n in ((min, "min"), (max, "max")))
         found = emit_one("elementwise_add", {"X": drawn * (high - low), "Y": low}, name=name)
+        # As the op: no gradient reaches the bounds.
         found.stop_gradient = True
         return found
     return _uniform(shape, dtype, min, max, seed, name, "uniform")

@@ -37,6 +37,7 @@ def _counts(u: Array, rate: Array) -> Array:
 
 
 def _poisson_ref(x: Array, out: Array, *, rng: Any) -> None:
+    # By inversion: one number a count, so any tile draws what the whole would. Rejection takes an unknown number of them.
     u = np.empty(x.size, np.float64)
     draw.fill_uniform(u, 0.0, 1.0, philox_key(rng, 0), rng.start)
     np.copyto(out, _counts(u.reshape(x.shape), np.asarray(x, np.float64)), casting="unsafe")
@@ -120,6 +121,7 @@ def exponential_(x: Variable, lam: float = 1.0, name: str | None = None) -> Vari
         lam: The rate; the mean is its inverse.
         name: Name of the layer.
     """
+    # log(1 - u), not log(u): u may be 0, but never 1.
     return scale(log(scale(_unit(x, "exponential_"), -1.0, 1.0)), -1.0 / lam, name=name)
 
 
@@ -133,6 +135,7 @@ def cauchy_(x: Variable, loc: float = 0, scale: float = 1, name: str | None = No
         scale: Half the distance of the quartiles.
         name: Name of the layer.
     """
+    # The inverse of the distribution: the tangent of an angle that is uniform between -pi / 2 and pi / 2.
     angles = emit_one("scale", {"X": _unit(x, "cauchy_")}, {"scale": math.pi, "bias": -math.pi / 2})
     return emit_one("scale", {"X": tan(angles)}, {"scale": float(scale), "bias": float(loc)}, name=name)
 
@@ -168,6 +171,7 @@ def randint_like(
     x = check_variable(x, "x", "randint_like")
     first, last = (0, low) if high is None else (low, high)
     width = check_int(last, "high", "randint_like", least=check_int(first, "low", "randint_like") + 1) - first
+    # In float64: 24 bits would leave out numbers of a range above 2**24.
     drawn = floor(scale(_unit(cast(x, "float64"), "randint_like"), float(width)))
     kind = x.dtype if dtype is None else dtype
     return (

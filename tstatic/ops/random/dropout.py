@@ -38,6 +38,7 @@ def _chance(value: float) -> str | None:
     return None if 0 <= value <= 1 else "a probability from 0 to 1"
 
 
+# As Paddle's operator: DOWNGRADE is its default, unlike that of nn.functional.dropout.
 ATTRS = {
     "dropout_prob": Attr(0.5, "float", _chance),
     "is_test": False,
@@ -52,6 +53,7 @@ def scale_of(dropout_prob: float, is_test: bool, dropout_implementation: str) ->
     if is_test:
         return 1.0 if dropout_implementation == UPSCALE else 1.0 - dropout_prob
     if dropout_implementation == UPSCALE:
+        # A chance of 1 keeps nothing, so the factor has nothing to act on; 0 avoids a division by 0.
         return 1.0 / (1.0 - dropout_prob) if dropout_prob < 1 else 0.0
     return 1.0
 
@@ -62,6 +64,7 @@ def _scaled(x: Array, mask: Array | None, out: Array, scale: float) -> None:
         value = x.astype(np.float32)
         if mask is not None:
             np.multiply(value, mask, out=value)
+        # One rounding to 16 bits at the end, as kernels do it, which compute in float32.
         np.multiply(value, np.float32(scale), out=value)
         np.copyto(out, value, casting="unsafe")
         return
@@ -86,6 +89,7 @@ def _torch_mask(torch: Any, shape: Shape, dropout_prob: float, is_test: bool, ke
     if is_test:
         return torch.ones(shape, dtype=torch.uint8, device=device)
     bits, threshold = draw.keep_rule(dropout_prob)
+    # The rule says how many bits decide: 16 where they give the chance exactly enough, which halves the words drawn.
     numbers = (torch_halves if bits == 16 else torch_bits)(torch, math.prod(shape), key, start, device)
     return (numbers >= threshold).to(torch.uint8).reshape(shape)
 
@@ -112,6 +116,7 @@ def _drawn(x: Meta, shape: Shape, dropout_prob: float, is_test: bool, dropout_im
     """Returns what kernels compute; ``x`` is scaled as :func:`_scaled` does it, where ``shape`` is that of the mask."""
     scale = scale_of(dropout_prob, is_test, dropout_implementation)
     bits, threshold = (32, 0) if is_test else draw.keep_rule(dropout_prob)
+    # Constants instead of draws where all or nothing is kept.
     if threshold == 0:
         kept = "1"
     elif threshold > WORD:
@@ -195,6 +200,7 @@ def _ref(
         return
     key = _key(rng, seed, seed_input)
     if not all(a is None or a.flags.c_contiguous for a in (x, out, mask)):
+        # Strides forbid a flat view, so positions cannot be walked in parts: the mask is drawn as a whole.
         keep = np.empty(x.shape, np.uint8) if mask is None else mask
         draw.fill_keep(keep, dropout_prob, key, rng.start)
         if out is not None:
@@ -203,6 +209,7 @@ def _ref(
     xs, outs, masks = x.reshape(-1), _flat(out), _flat(mask)
     for at in range(0, xs.shape[0], CHUNK):
         part = slice(at, min(at + CHUNK, xs.shape[0]))
+        # Part by part in a buffer of the thread: a mask that nobody reads takes no memory of the whole size.
         keep = masks[part] if masks is not None else buffers_of_thread(np.uint8)[1][: part.stop - at]
         draw.fill_keep(keep, dropout_prob, key, rng.start + at)
         if outs is not None:
@@ -222,6 +229,7 @@ def _lower(
     return _torch_scaled(x, mask, scale_of(dropout_prob, is_test, dropout_implementation)), mask
 
 
+# The ends 0 and 1 draw nothing; 0.3 lies between two thresholds.
 _MODES = tuple(
     {"dropout_prob": p, "is_test": t, "dropout_implementation": i}
     for t in (False, True)
@@ -229,6 +237,7 @@ _MODES = tuple(
     for p in (0.3, 0.0, 1.0)
 )
 
+# Drawing again saves a byte for each element between the forward and the backward pass.
 _REDRAWN = _redrawn("dropout_grad", _ref, _lower, _drawn_forward, ATTRS, Split(ELEMENTS, FIRST, FIRST, multiple=8))
 
 
@@ -312,6 +321,7 @@ def _lower_nd(
     return _torch_scaled(x, mask, scale_of(dropout_prob, is_test, dropout_implementation)), mask
 
 
+# The axes that keep masks of their own; along all others one draw serves.
 _ATTRS_ND = {**ATTRS, "axis": Attr((0,), "ints")}
 _REDRAWN_ND = _redrawn("dropout_nd_grad", _ref_nd, _lower_nd, _drawn_nd, _ATTRS_ND)
 
@@ -397,9 +407,11 @@ def dropout(
     """
     check_variable(x, "x", "dropout")
     check_choice(mode, (UPSCALE, DOWNSCALE, DOWNGRADE), "mode", "dropout")
+    # Two spellings of one: the function says downscale, the operator downgrade.
     mode = UPSCALE if mode == UPSCALE else DOWNGRADE
     if not isinstance(p, Variable):
         check_number(p, "p", "dropout", least=0, most=1)
+        # As Paddle: no operator at all, so nothing is drawn.
         if p == 0:
             return x
     attrs: dict[str, Any] = {"dropout_prob": p, "is_test": not training, "dropout_implementation": mode}
@@ -427,6 +439,7 @@ def _per_channel(
     check_variable(x, "x", function)
     check_choice(data_format, formats, "data_format", function)
     check_rank(x, len(formats[0]), "x", function, layout=data_format)
+    # One draw for each sample and channel, whatever the layout.
     axes = (0, data_format.index("C"))
     if isinstance(p, Variable):
         return dropout_when_run(x, p, axes, training, UPSCALE, function, name)

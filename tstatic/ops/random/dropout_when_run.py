@@ -40,6 +40,7 @@ def dropout_when_run(
     shape = [emit_one("slice", {"Input": sizes}, bounds[i]) if i in apart else 1 for i in range(rank)]
     drawn = emit_one("cast", {"X": rand(shape, "float32")}, {"out_dtype": x.dtype})
     kept = emit_one("cast", {"X": drawn >= chance}, {"out_dtype": x.dtype})
+    # A step function of the chance: it has no gradient to pass on.
     kept.stop_gradient = True
     stays = emit_one("scale", {"X": chance}, {"scale": -1.0, "bias": 1.0})
     if mode == "upscale_in_train":

@@ -26,6 +26,7 @@ def _inverse(u: Array, shape: Array, like: Any) -> Array:
 
 
 def _ref(x: Array, out: Array, *, rng: Any) -> None:
+    # By inversion, one number a draw, so that tiles draw what the whole would; rejection takes an unknown number of them.
     u = np.empty(x.size, np.float64)
     draw.fill_uniform(u, 0.0, 1.0, philox_key(rng, 0), rng.start)
     np.copyto(out, _inverse(u.reshape(x.shape), np.asarray(x, np.float64), x.dtype), casting="unsafe")

@@ -52,6 +52,7 @@ def _randint_lower(torch: Any, *, shape: Shape, dtype: DType, low: int, high: in
 
 def _randint_drawn(shape: Shape, low: int, high: int) -> Drawn:
     """Returns what kernels compute: bit for bit ``fill_integers``."""
+    # A span of up to 2**32 needs one word for each number.
     number = BELOW if high - low <= 1 << 32 else BELOW_64
     # Two's complement: what does not fit into 64 bits with a sign wraps around, as the sum does.
     span, least = (wrap(n, int64) for n in (high - low, low))
@@ -78,6 +79,7 @@ register(OpDef(
 
 def _randperm_infer(n: int, dtype: DType) -> Meta:
     check_sizes([check_int(n, "n", "randperm", 0)], "n", "randperm")
+    # Random word and number share an int64 while they are sorted, which leaves 31 bits for the number.
     if n > 2**31 or (dtype.name == "int32" and n > 2**31 - 1):
         raise ProgramError(
             "'randperm' permutes at most 2**31 numbers",
@@ -91,6 +93,7 @@ def _randperm_infer(n: int, dtype: DType) -> Meta:
 
 def _randperm_ref(out: Array, *, seed: int, rng: Any, scratch: tuple[Array, ...]) -> None:
     plain = out.dtype == np.int64 and out.flags.c_contiguous
+    # The sort makes int64; other types are cast from a buffer.
     order = out if plain else scratch[0] if scratch else np.empty(out.shape, np.int64)
     draw.fill_permutation(order, philox_key(rng, seed))
     if order is not out:
@@ -98,6 +101,7 @@ def _randperm_ref(out: Array, *, seed: int, rng: Any, scratch: tuple[Array, ...]
 
 
 def _randperm_lower(torch: Any, *, n: int, dtype: DType, seed: int, rng: Any) -> Any:
+    # A stable sort of random words: equal ones stay in order, so every backend finds the same permutation.
     bits = torch_bits(torch, n, philox_key(rng, seed))
     return to_dtype(torch, torch.argsort(bits, stable=True), dtype)
 

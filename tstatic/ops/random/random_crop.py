@@ -34,6 +34,7 @@ def _infer(x: Meta, *, shape: Sequence[int]) -> Meta:
 
 def _starts(u: Any, room: Sequence[int], count: int) -> Any:
     """Returns where each part begins along each axis, ``[parts, axes]``, from uniform numbers."""
+    # room + 1 places are possible along an axis: the last one ends with the value.
     return (u.reshape(count, len(room)) * [n + 1 for n in room]).astype(np.int64)
 
 
@@ -41,6 +42,7 @@ def _crop(x: Any, out: Any, u: Array, shape: Sequence[int]) -> None:
     lead = x.shape[: len(x.shape) - len(shape)]
     count = math.prod(lead)
     room = [size - s for size, s in zip(x.shape[len(lead) :], shape, strict=True)]
+    # Every leading index is a sample, which is cut at a place of its own.
     for place, starts in zip(np.ndindex(*lead), _starts(u, room, count).tolist(), strict=True):
         out[place] = x[(*place, *(slice(at, at + s) for at, s in zip(starts, shape, strict=True)))]
 
@@ -50,6 +52,7 @@ def _count(x: Any, shape: Sequence[int]) -> int:
 
 
 def _ref(x: Array, out: Array, *, shape: Sequence[int], seed: int, rng: Any) -> None:
+    # One number for each part and axis, all at once: the order of numbers does not depend on how parts are walked.
     u = np.empty(_count(x, shape))
     draw.fill_uniform(u, 0.0, 1.0, philox_key(rng, seed), rng.start)
     _crop(x, out, u, shape)

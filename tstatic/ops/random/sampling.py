@@ -48,6 +48,7 @@ def _bernoulli_drawn(x: Meta) -> Drawn:
     return Drawn({"Out": f"{UNIT_24} * unit < x"}, x.shape, {"unit": draw.ONE_24})
 
 
+# `chances`: a value outside of [0, 1] is refused as an index out of range is.
 _CHANCES = Index("X", lambda x: 2, name="the input of 'bernoulli'", chances=True,
                  fix="apply paddle.clip(x, 0, 1) or F.sigmoid first")  # fmt: skip
 
@@ -88,6 +89,7 @@ def _multinomial_ref(
     key = philox_key(rng, seed)
     rows = x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x
     found = out.reshape(1, -1) if out.ndim == 1 else out
+    # Without replacement every category draws one number, its waiting time.
     drawn = num_samples if replacement else rows.shape[1]
     u = np.empty(drawn, np.float64)
     for i, row in enumerate(rows):
@@ -100,15 +102,18 @@ def _multinomial_ref(
                 f"row {i} with {usable} numbers above 0, smallest {weights.min(initial=np.inf)}",
                 "apply F.softmax first, or draw fewer samples",
             )
+        # Each row has its own part of the stream.
         draw.fill_uniform(u, 0.0, 1.0, key, rng.start + i * drawn)
         if replacement:
             total = np.cumsum(weights)
             pick = np.searchsorted(total, u * total[-1], side="right")
+            # u * total may round up to the total itself: not beyond the last category that has a chance.
             np.minimum(pick, np.flatnonzero(weights)[-1], out=found[i])
         else:
             # The first to arrive of exponential waiting times with these rates, then the next, and so on.
             with np.errstate(all="ignore"):
                 arrival = -np.log(u + draw.ONE_53) / weights
+            # 0 / 0 is NaN where u is 1 - 2**-53; a category without a chance never arrives.
             arrival[weights == 0] = np.inf
             found[i] = np.argsort(arrival, kind="stable")[:num_samples]
     return None
@@ -129,6 +134,7 @@ def _multinomial_lower(
     if replacement:
         total = torch.cumsum(weights, 1)
         pick = torch.searchsorted(total, u * total[:, -1:], right=True)
+        # The last category with a chance: the first one from behind.
         last = weights.shape[1] - 1 - torch.argmax((weights.flip(1) > 0).to(torch.uint8), 1, keepdim=True)
         pick = torch.minimum(pick, last)
     else:
@@ -182,6 +188,7 @@ def _sampling_id_lower(torch: Any, x: Any, *, dtype: DType, min: float, max: flo
     u = draw.torch_uniform(
         torch, x.shape[0], np.dtype(np.float64), min, max, philox_key(rng, seed), rng.start, x.device
     )
+    # Without the last category, which takes whatever is left of 1.
     total = torch.cumsum(x[:, :-1].double(), 1)
     return to_dtype(torch, torch.searchsorted(total, u[:, None], right=True)[:, 0], dtype)
 

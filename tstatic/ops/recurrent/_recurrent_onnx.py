@@ -38,9 +38,11 @@ def layer(
     bias = g("Concat", b_ih, b_hh, axis=0)
     own: dict[str, Any] = {"hidden_size": g.known(parameters[1], [1])[0], "direction": "reverse" if reverse else None}
     if op == "GRU":
+        # Paddle and cuDNN reset after the product with the state; ONNX's default resets the state before it.
         own["linear_before_reset"] = 1
     elif op == "RNN":
         own["activations"] = [activation.capitalize()]
+    # ONNX keeps both directions in one tensor: a leading axis of size 1 for this one.
     given = [
         g.unsqueeze(w_ih, [0]), g.unsqueeze(w_hh, [0]), g.unsqueeze(bias, [0]),
         None if lengths is None else g.cast(lengths, int32), *(g.unsqueeze(s, [0]) for s in states),

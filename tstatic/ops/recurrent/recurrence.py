@@ -34,6 +34,7 @@ class _Sequence:
         self.states = ("InitH", "InitC") if kind.has_cell else ("InitH",)
         self.inputs = ("Input", *self.states, *_WEIGHTS, "SequenceLength")
         self.last = ("LastH", "LastC") if kind.has_cell else ("LastH",)
+        # A simple RNN keeps none: the slope of tanh and relu follows from Out alone.
         self.kept = ("Gates",) if kind.saved else ()
 
     # ------------------------------------------------------------------------------------------------------------ slots
@@ -53,6 +54,7 @@ class _Sequence:
         """Checks the inputs and returns the outputs' metadata."""
         count = len(self.states)
         named = dict(zip(self.inputs, (x, *rest), strict=True))
+        # Integers, so it takes no part in the check of one dtype.
         length = named.pop("SequenceLength")
         given = {name: meta for name, meta in named.items() if meta is not None}
         check_rank(x, 3, "Input", layout="[steps, batch, size]")
@@ -71,6 +73,7 @@ class _Sequence:
             check_dtype(length, INDICES, "SequenceLength")
             check_has_shape(length, (x.shape[1],), "SequenceLength", why="[batch]")
         out = x.with_shape((*x.shape[:2], width))
+        # One step more for a cell: the cell before the first step is kept as well, so no step backward is a special case.
         steps = x.shape[0] + self.kind.has_cell if x.shape[0] >= 0 else -1
         kept = (steps, x.shape[1], self.kind.saved * width if width > 0 else -1)
         # What only the backward pass reads is not rounded.
@@ -87,6 +90,7 @@ class _Sequence:
         buffers = list(as_metas(forward_scratch(*self._sizes(x, rest[count - 1]))))
         batch, width = x.shape[1], rest[count - 1].shape[2]
         for gates in rest[count + len(self.states) :]:
+            # If nobody reads the gates, a step writes them over those of the step before; a cell needs its predecessor besides.
             shape = (1 + self.kind.has_cell, batch, self.kind.saved * width)
             buffers.append(Meta(shape if gates is None else (0,), x.dtype.compute))
         return tuple(buffers)
@@ -101,6 +105,7 @@ class _Sequence:
             out, *last = arrays[count : count + 1 + states]
             gates, work = None, scratch
             if self.kept:
+                # The last buffer replaces gates that nobody reads; it is empty otherwise.
                 gates, work = arrays[count + 1 + states], scratch[:-1]
                 gates = scratch[-1] if gates is None else gates
             forward(
@@ -136,11 +141,14 @@ class _Sequence:
         """Returns the operations of the matrix products, and the bytes of sequences and weights."""
         w, u = rest[len(self.states) : len(self.states) + 2]
         steps = x.shape[0] * x.shape[1]
+        # A multiplication and an addition for each weight, row and step; elementwise work is left out, it is of lower order.
         return Cost(2.0 * steps * (w.numel + u.numel), float(2 * x.nbytes + w.nbytes + u.nbytes))
 
     def _parts(self, x: Meta, rest: Sequence[Any]) -> list[slice] | None:
+        # Without steps, rows or columns there is no work to divide.
         if min(x.shape) < 1:
             return None
+        # Along the batch only: a step needs the step before, and its product needs all columns of the state.
         return RECURRENCES.parts(
             x.shape[1], self.cost(x, *rest).flops, multiple=TILE_ROWS if x.shape[1] >= TILE_ROWS else 1
         )
@@ -154,6 +162,7 @@ class _Sequence:
         """Cuts the backward pass along the batch: the gradients of the parameters are sums over the tiles."""
         states = [0] * len(self.states)
         kept = [1] * len(self.kept)
+        # Tiles are added in their order, which shapes alone decide: the sum does not depend on the number of threads.
         outs = [1, *states, *[PARTIAL_SUM] * 4]
         return tiles(self._parts(x, rest), 1, *states, *[WHOLE] * 4, 0, 1, *kept, 1, *states, *outs)
 
@@ -169,7 +178,9 @@ class _Sequence:
         def layer(x: Any, initial: Sequence[Any]) -> tuple[Any, list[Any]]:
             if not len(x):
                 return x.new_zeros(0, x.shape[1], initial[0].shape[1]), list(initial)
+            # torch's states have an axis of layers and directions.
             state = tuple(one[None] for one in initial)
+            # torch knows "reverse" only as the second direction of a layer that has both, so time is turned round outside.
             source = x.flip(0) if is_reverse else x
             state = state if count == 2 else state[0]
             out, *last = function(source, state, parameters, True, 1, 0.0, True, False, False)
@@ -179,6 +190,7 @@ class _Sequence:
             out, last = layer(x, initial)
         else:
             outs, lasts = [], []
+            # Row by row, not packed: a reversed row of its own length then begins at its own last step.
             for row, size in enumerate(length.clamp(0, len(x)).tolist()):
                 part, ends = layer(x[:size, row : row + 1], [s[row : row + 1] for s in initial])
                 outs.append(torch.cat([part, part.new_zeros(len(x) - size, *part.shape[1:])]))
@@ -196,6 +208,7 @@ class _Sequence:
             leaves = [t.detach().clone().requires_grad_() for t in wide[: count - 1]]
             results = self.lower(torch, *leaves, wide[count - 1], is_reverse=is_reverse, activation=activation)
             seeds = wide[count + 1 + len(self.kept) :]
+            # Without steps no result depends on the sequence or the weights, and torch refuses to differentiate by them.
             pairs = [(r, s) for r, s in zip(results[:outs], seeds, strict=True) if s is not None and r.requires_grad]
             zeros = [torch.zeros_like(leaf) for leaf in leaves]
             if not pairs:
@@ -214,6 +227,7 @@ class _Sequence:
             (1, 1, 1, 1, False, False), (1, 4, 3, 2, True, True), (0, 2, 3, 2, False, False), (2, 0, 3, 2, True, False),
             (3, 17, 5, 4, True, True),
         ):  # fmt: skip
+            # (3, 17, ...) has more rows than a tile and a tile of one row left over.
             columns = self.kind.gates * width
             shapes = (
                 (steps, batch, size), *[(batch, width)] * len(self.states), (columns, size), (columns, width), (columns,),

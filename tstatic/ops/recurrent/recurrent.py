@@ -54,6 +54,7 @@ def _run(
         # The arena's buffers are used again before the backward pass, which gets the rest anew.
         state = {n: np.array(a) for n, a in state.items()}
     names = run_block.names("outputs")
+    # By the step's number, not in the order of running: `reverse` walks backwards, but outputs stay in place.
     rows: list[Any] = [None] * len(_order(inputs, reverse))
     for t in _order(inputs, reverse):
         env = run_block.run({**fixed, **state, **{n: x[t] for n, x in sequences.items()}})
@@ -62,6 +63,7 @@ def _run(
         rows[t] = [env[n] for n in names]
         state = {old: env[new] for old, new in zip(ex_states, states, strict=True)}
     made = [
+        # Without steps no body ran whose result would tell the dtype; `deliver` copies zero elements anyway.
         np.stack([row[k] for row in rows]) if rows else np.zeros((0, *run_block.placeholder(n).shape), np.float32)
         for k, n in enumerate(names)
     ]
@@ -99,6 +101,7 @@ def _run_grad(
     }
     to_sequences = {n: np.zeros_like(x) for n, x in sequences.items() if grad(n) in written}
     total = {n: np.zeros_like(x) for n, x in fixed.items() if grad(n) in written}
+    # Scopes are numbered as the forward pass ran, so `number` counts them down and `t` is the step that each belongs to.
     order = _order(inputs, reverse)
     for number in range(len(order) - 1, -1, -1):
         t = order[number]
@@ -106,12 +109,14 @@ def _run_grad(
         for name, gradient in zip(run_block.names("outputs"), douts, strict=True):
             seeds[name] = gradient[t]
         for old, new in zip(ex_states, states, strict=True):
+            # A state may be an output as well: then both gradients arrive at one value.
             seeds[new] = carried[old] if new not in seeds else seeds[new] + carried[old]
         given = {**scopes[number], **fixed, **{n: x[t] for n, x in sequences.items()}}
         done = run_block.run({**given, **{grad(n): g for n, g in seeds.items()}})
         for n, target in to_sequences.items():
             target[t] = done[grad(n)]
         for n, target in total.items():
+            # Parameters are read by every step: their gradient is the sum in the order of the backward walk.
             np.add(target, done[grad(n)], target)
         carried = {n: done[grad(n)] if grad(n) in written else np.zeros_like(g) for n, g in carried.items()}
 
@@ -182,6 +187,7 @@ class StepBuilder:
     def _inner(self, outer: Variable, shape: Sequence[int]) -> Variable:
         assert self.block is not None
         var = Variable(self.block, outer.name, shape, outer.dtype, where=outer.made_at)
+        # A step of a value inherits whether the whole one takes gradients.
         var._decide(outer._stop_gradient, outer._stop_origin)
         self.block.vars[outer.name] = var
         return var
@@ -194,6 +200,7 @@ class StepBuilder:
 
     def memory(self, init: Variable) -> Variable:
         """Returns the state before a step, which begins as ``init``."""
+        # A copy under a new name: the inner step shares that name, which must not hide the caller's own variable in the body.
         outer = self.outside.emit("assign", {"X": init})
         # A constant start stops no gradient: later states depend on parameters.
         outer.stop_gradient = not init.dtype.is_float
@@ -257,6 +264,7 @@ class StepBuilder:
 
         outputs = [outer(v, (steps, *v.shape)) for v in self.outputs]
         final = [outer(v, v.shape) for v in self.final]
+        # Holds what each step kept, one entry a step; its dtype means nothing.
         scopes = self.outside.variable("float32", ())
         scopes.type = "step_scopes"
         append_op(

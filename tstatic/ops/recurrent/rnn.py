@@ -30,6 +30,7 @@ def _infer(
 ) -> tuple[Any, ...]:  # fmt: skip
     check_rank(x, 3, "Input", layout="[steps, batch, size]")
     directions = 1 + is_bidirec
+    # For each layer and direction two matrices and two biases, as in cuDNN.
     wanted = (1 + (mode == "LSTM"), 4 * num_layers * directions)
     if (len(states), len(weights)) != wanted:
         raise ShapeError(
@@ -47,6 +48,7 @@ def _infer(
 def _ref(
     x: Any, states: Any, weights: Any, length: Any, out: Any, last: Any, *, mode: str, num_layers: int, is_bidirec: bool
 ) -> None:
+    # Each layer runs through the same definition as a single one, so a model read from a file computes as nn.LSTM does.
     out[...], rows = _layers(evaluate, np.concatenate, x, states, weights, length, mode, num_layers, is_bidirec)
     for k, row in enumerate(rows):
         for into, value in zip(last, row, strict=False):
@@ -72,8 +74,10 @@ def _layers(
     type, attrs, _ = _MODES[mode]
     half, directions, rows = len(weights) // 2, 1 + is_bidirec, list[Sequence[Any]]()
     for first in range(0, num_layers * directions, directions):
+        # Both directions read the layer's input; only their joined results feed the next layer.
         parts = []
         for k in range(first, first + directions):
+            # All matrices come before all biases, two of a kind for each layer and direction.
             own = (*weights[2 * k : 2 * k + 2], *weights[half + 2 * k : half + 2 * k + 2])
             given = [x, *(state[k] for state in states), *own, length]
             results = run(op_def(type), given, {**attrs, "is_reverse": k > first})

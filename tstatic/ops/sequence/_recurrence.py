@@ -67,14 +67,18 @@ class Steps:
 
     def __init__(self, offsets: Array, reverse: bool) -> None:
         lengths = lengths_of(offsets)
+        # Stable, as Paddle's sort and the oracle's: sequences of equal length keep their order, so BatchGate compares row by row.
         self.order = np.argsort(-lengths, kind="stable")
         left = lengths[self.order]
         steps = np.arange(left[0] if len(left) else 0)
+        # `left` falls; negated it rises, as searchsorted needs: the count of sequences longer than step t.
         self.counts = np.searchsorted(-left, -steps)
+        # Cut to the number of steps: without any row, the leading 0 would be a step of its own.
         self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)[: len(steps)]
         step = np.repeat(steps, self.counts)
         sequence = np.arange(len(step)) - np.repeat(self.starts, self.counts)
         first = (offsets[1:] - 1 if reverse else offsets[:-1])[self.order]
+        # No two packed places name the same row, so results and gradients are written by plain assignment.
         self.rows = first[sequence] + (-step if reverse else step)
 
     def __iter__(self) -> Iterator[slice]:
@@ -87,6 +91,7 @@ class Steps:
         earlier = None
         for now in self:
             count = now.stop - now.start
+            # Sequences only end: those left at this step are the first rows of the step before.
             made[now] = initial[:count] if earlier is None else packed[earlier.start : earlier.start + count]
             earlier = now
         return made
@@ -141,6 +146,7 @@ def check_cells(
     check_dtype(x, ("float32", "float64"), "Input")
     check_sequences(x, offsets, "Input")
     check_rank(x, 2, "Input")
+    # Feeds give the width; the run then checks the parameters again with known shapes.
     if x.shape[1] == UNKNOWN:
         return UNKNOWN
     width = x.shape[1] // gates
@@ -183,6 +189,7 @@ class Lstm:
         (self.gate, self.dgate), (self.cell, self.dcell), (self.candidate, self.dcandidate), (self.proj, self.dproj) = (
             ACTIVATIONS[self.attrs.get(f"{kind}_activation", "identity")] for kind in kinds
         )
+        # Paddle keeps the peepholes in the bias: D numbers each for input, forget and output behind the 4 D of the gates.
         peepholes = self.bias.reshape(-1)[4 * self.width :]
         self.peepholes = np.split(peepholes, 3) if self.attrs["use_peepholes"] else None
         self.limits = self.attrs.get("cell_clip", 0.0), self.attrs.get("proj_clip", 0.0)
@@ -199,9 +206,11 @@ class Lstm:
         outs = np.empty((len(x), self.weight.shape[0]), x.dtype)
         for now in self.steps:
             count = now.stop - now.start
+            # Sequences that ended are the last rows; cutting them off needs no mask.
             h, c = h[:count], c[:count]
             step = gates[now]
             step += h @ self.weight
+            # Views of `gates`: the activations run in place, and the backward pass reads them from there.
             a, i, f, o = self.parts(step)
             if self.peepholes is not None:
                 i += c * self.peepholes[0]
@@ -209,6 +218,7 @@ class Lstm:
             self.candidate(a)
             self.gate(i)
             self.gate(f)
+            # The output gate looks at the new cell after clipping, so it waits; the other two look at the old one.
             c = cells[now] = self.clipped(a * i + c * f, 0)
             if self.peepholes is not None:
                 o += c * self.peepholes[2]
@@ -255,10 +265,12 @@ class Lstm:
             a, i, f, o = self.parts(gates[now])
             da, di, df, do = self.parts(dgates[now])
             c, old = cells[now], before[now]
+            # Cheap to recompute from cell and gate, so neither is an output that the forward pass would have to keep.
             hiddens[now], active = self.hidden(c, o)
             dhidden = dh[:count] if douts is None else dh[:count] + douts[now]
             if self.projection is not None:
                 dhidden = dhidden * self.dproj(outs[now]) * self.inside(outs[now], 1)
+                # Gradient of the product with the projection, kept for all steps: its weights' gradient is one product at the end.
                 dresults[now] = dhidden
                 dhidden = dhidden @ self.projection.T
             np.multiply(dhidden * active, self.dgate(o), out=do)
@@ -267,6 +279,7 @@ class Lstm:
                 dcell += dcells[now]
             if self.peepholes is not None:
                 dcell += do * self.peepholes[2]
+            # After all of its readers, the output gate's peephole included: what clipping cut passes no gradient to any of them.
             dcell = dcell * self.inside(c, 0)
             np.multiply(dcell * i, self.dcandidate(a), out=da)
             np.multiply(dcell * a, self.dgate(i), out=di)
@@ -274,6 +287,7 @@ class Lstm:
             dc[:count] = dcell * f
             if self.peepholes is not None:
                 dc[:count] += di * self.peepholes[0] + df * self.peepholes[1]
+            # Only the first `count` rows: the gradient of a shorter sequence's state stays 0 until its own last step.
             np.matmul(dgates[now], self.weight.T, out=dh[:count])
         dbias = [dgates.sum(0)]
         if self.peepholes is not None:
@@ -317,6 +331,7 @@ def torch_over_sequences(
     for number, (first, end) in enumerate(itertools.pairwise(offsets.tolist())):
         state = tuple(s[number : number + 1] for s in states)
         for row in reversed(range(first, end)) if reverse else range(first, end):
+            # Row by row and sequence by sequence: written apart from the packed form, so that the two check each other.
             state = rows[row] = step(x[row : row + 1], state)
     return [torch.cat([s[:0], *(row[i] for row in rows)]) for i, s in enumerate(states)]
 
@@ -349,6 +364,7 @@ def torch_gradients(torch: Any, function: Callable[..., Any], given: list[Any], 
         results = function(*leaves)
         pairs = [(r, g) for r, g in zip(results, arriving, strict=False) if g is not None]
         wanted = [t for t in leaves if t is not None and t.is_floating_point()]
+        # allow_unused: the initial state of sequences without rows reaches no result.
         found = iter(torch.autograd.grad([r for r, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True))
     gradients: list[Any] = []
     for leaf in leaves:
@@ -392,6 +408,7 @@ def over_sequences(
             return [made[place] for place in places]
 
         found = torch_gradients(torch, chosen, list(arrays[:count]), list(arrays[count + read :]))
+        # Offsets are whole numbers and have no gradient.
         return found[0], *found[2:]
 
     arriving = (f"{name.strip('?')}{GRAD}{'?' * name.endswith('?')}" for name in results)

@@ -31,6 +31,7 @@ def _infer(x: Meta, offsets: Meta, h0: Meta | None, weight: Meta, bias: Meta | N
 def _weights(weight: Array) -> tuple[Array, Array]:
     """Returns the weights of both gates, ``[D, 2 * D]``, and of the candidate, ``[D, D]``, which lie one behind the other."""
     d = weight.shape[0]
+    # The shape [D, 3 D] is Paddle's declaration only: in memory are two matrices, so a slice of columns would mix them.
     flat = np.ascontiguousarray(weight).reshape(-1)
     return flat[: 2 * d * d].reshape(d, 2 * d), flat[2 * d * d :].reshape(d, d)
 
@@ -47,6 +48,7 @@ def _ref(
     h = steps.initial(h0, d, x.dtype)
     for now in steps:
         h = h[: now.stop - now.start]
+        # Views: `packed` becomes BatchGate in place. Indexing by rows copied it, so the input stays as it was.
         both, n = packed[now, : 2 * d], packed[now, 2 * d :]
         both += h @ of_gates
         gate(both)
@@ -67,6 +69,7 @@ def _back(
     steps, d = Steps(offsets, is_reverse), weight.shape[0]
     of_gates, of_candidate = _weights(weight)
     slope, bend = ACTIVATIONS[gate_activation][1], ACTIVATIONS[activation][1]
+    # Hidden is the only output with a gradient: no backend here makes the two others.
     arriving = dhidden[steps.rows]
     before = steps.before(hidden[steps.rows], steps.initial(h0, d, hidden.dtype))
     made = np.empty_like(gates)
@@ -84,7 +87,9 @@ def _back(
         both = made[now, : 2 * d]
         np.multiply(du, slope(u), out=both[:, :d])
         np.multiply(reset * h, slope(r), out=both[:, d:])
+        # Three ways back to the old state: kept, through the reset product, through both gates.
         dh[:count] = total * stays + reset * r + both @ of_gates.T
+    # One product over all steps instead of one a step: no step needs the gradients of weights.
     parts = before.T @ made[:, : 2 * d], (before * gates[:, d : 2 * d]).T @ made[:, 2 * d :]
     found = {
         "Input": made, "H0": dh, "Bias": made.sum(0),
@@ -110,6 +115,7 @@ def _lower(
         return (u * h + (1 - u) * n if origin_mode else (1 - u) * h + u * n), torch.cat([u, r, n], 1)
 
     count = len(offsets) - 1
+    # The second state is the gates, which no step reads: it makes them a result of every row.
     states = (x.new_zeros((count, d)) if h0 is None else h0, x.new_zeros((count, 3 * d)))
     hidden, gates = torch_over_sequences(torch, x, offsets, is_reverse, states, step)
     return gates[torch_packed(torch, offsets, is_reverse)], None, None, hidden

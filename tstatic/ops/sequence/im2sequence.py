@@ -43,6 +43,7 @@ def _infer(x: Meta, kernels: Ints, strides: Ints, paddings: Ints) -> tuple[Meta,
             received=list(x.shape[2:]),
             fix="choose a smaller filter_size, or more padding",
         )
+    # All images of a batch have as many blocks, so sizes are known where those of the images are.
     rows = UNKNOWN if UNKNOWN in (n, oh, ow) else n * oh * ow
     numbers = UNKNOWN if c == UNKNOWN else c * kernels[0] * kernels[1]
     return x.with_shape((rows, numbers)), Meta((UNKNOWN if n == UNKNOWN else n + 1,), int64)
@@ -50,6 +51,7 @@ def _infer(x: Meta, kernels: Ints, strides: Ints, paddings: Ints) -> tuple[Meta,
 
 def _windows(padded: Array, strides: Ints, kernels: Ints) -> Array:
     """Returns ``[n, oh, ow, c, kh, kw]``, a view."""
+    # Windows at all places, then every stride-th: both are strides of a view, the blocks are copied once, into `out`.
     found = np.lib.stride_tricks.sliding_window_view(padded, tuple(kernels), (2, 3))
     return found[:, :, :: strides[0], :: strides[1]].transpose(0, 2, 3, 1, 4, 5)
 
@@ -76,11 +78,13 @@ def _back(x: Array, dout: Array, dx: Array, *, kernels: Ints, strides: Ints, pad
         for j in range(kernels[1]):
             # Blocks overlap; within one place of the block, every element is met once.
             rows, columns = slice(i, i + strides[0] * oh, strides[0]), slice(j, j + strides[1] * ow, strides[1])
+            # Of the slice, oh by ow places: where blocks leave a rest at the edge, it would have one more.
             total[:, :, rows, columns][:, :, :oh, :ow] += blocks[..., i, j].transpose(0, 3, 1, 2)
     np.copyto(dx, total[:, :, paddings[0] : paddings[0] + h, paddings[1] : paddings[1] + w])
 
 
 def _lower(torch: Any, x: Any, *, kernels: Ints, strides: Ints, paddings: Ints) -> Any:
+    # torch pads from the last axis on: left, right, up, down.
     up, left, down, right = paddings
     padded = torch.nn.functional.pad(torch_wide(x), (left, right, up, down))
     columns = torch.nn.functional.unfold(padded, tuple(kernels), stride=tuple(strides))
@@ -167,6 +171,7 @@ def im2sequence(
             op=function,
         )
     pads = [padding] * 4 if isinstance(padding, int) else list(padding)
+    # Two numbers are (up and down, left and right); Paddle's order is up, left, down, right.
     pads = [*pads, *pads] if len(pads) == 2 else pads
     attrs = {
         "kernels": check_ints(filter_size, 2, "filter_size", function), "strides": check_ints(stride, 2, "stride", function),

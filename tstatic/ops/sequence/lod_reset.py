@@ -28,6 +28,7 @@ def _check(levels: Sequence[Array], rows: int) -> None:
     Raises:
         ShapeError: If not.
     """
+    # A level's last offset counts the sequences of the next level; that of the innermost one counts rows.
     ends = [*(len(level) - 1 for level in levels[1:]), rows]
     for level, end in zip(levels, ends, strict=True):
         if len(level) == 0 or level[0] != 0 or level[-1] != end or (np.diff(level) < 0).any():
@@ -60,15 +61,18 @@ def _ref(
     x: Array, y: Array | None, y_levels: Sequence[Array] | None, out: Array | None, offsets: Sequence[Array], *,
     target_lod: Sequence[int],
 ) -> None:  # fmt: skip
+    # Y may be int32 or a column; a LoD is a vector of int64.
     levels = [np.asarray(level, np.int64).reshape(-1) for level in _levels(y, y_levels, target_lod)]
     _check(levels, len(x))
     if out is not None:
         np.copyto(out, x)
+    # Not strict: offsets that nobody reads have no array.
     for made, level in zip(offsets or (), levels, strict=False):
         np.copyto(made, level)
 
 
 def _read(op: PaddleOp) -> OpSpec:
+    # Paddle has one operator for both; here they differ in their number of outputs, so in their definitions.
     return op.made("lod_append" if op.attrs.get("append") else "", attrs=op.without("append"))
 
 
@@ -116,6 +120,7 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: Sequence[int] 
     """
     x = check_variable(x, "x", "lod_reset")
     if y is not None:
+        # With a LoD, Y gives its LoD and may hold anything; without one, its values are the offsets.
         y = check_variable(y, "y", "lod_reset") if y.lod else check_variable(y, "y", "lod_reset", INDICES)
         return emit_one("lod_reset", {"X": x, "Y": y})
     if target_lod is None:

@@ -43,8 +43,10 @@ class LstmOp:
         """Checks the inputs and returns the outputs' metadata; none for those that no backend here makes."""
         *projection, bias = rest
         narrow = projection[0].shape[1] if projection else None
+        # The bias has 4 gates, and with peepholes 3 diagonal weights more.
         width = check_cells(x, offsets, weight, bias, 4, narrow, 7 if use_peepholes else 4)
         fed_back = width if narrow is None else narrow
+        # With a projection the fed back state is narrower than the cell, so the two states differ in width.
         check_state(h0, offsets, fed_back, "H0")
         check_state(c0, offsets, width, "C0")
         return (
@@ -72,6 +74,7 @@ class LstmOp:
             if target is not None:
                 target[rows] = packed
         if gates is not None:
+            # BatchGate stays packed, as in Paddle; only results go back to the order of rows.
             gates[...] = made
 
     def back(self, *given: Any, **attrs: Any) -> None:
@@ -80,6 +83,7 @@ class LstmOp:
         rows = lstm.steps.rows
         result, cell, gates, dresult, dcell, *targets = given[self.count :]
         arriving = (None if one is None else one[rows] for one in (dresult, dcell))
+        # Gates are read as they were kept; indexing packs what is in the order of rows.
         found = lstm.back(h, c, result[rows], cell[rows], gates, *arriving)
         lstm.steps.write(targets, self.inputs, found)
 
@@ -91,6 +95,7 @@ class LstmOp:
             torch_activation(torch, attrs.get(f"{kind}_activation", "identity"))
             for kind in ("gate", "cell", "candidate", "proj")
         )
+        # Zeros make peepholes that add nothing, so one formula serves both; of a bias with peepholes, the zeros are never read.
         flat = torch.cat([bias.flatten(), bias.new_zeros(3 * width)])
         wi, wf, wo = flat[4 * width : 7 * width].chunk(3)
 
@@ -103,6 +108,7 @@ class LstmOp:
             a, i, f, o = (row + flat[: 4 * width] + h @ weight).chunk(4, 1)
             a, i, f = candidate(a), gate(i + c * wi), gate(f + c * wf)
             new = limited(f * c + i * a, "cell_clip")
+            # Peepholes: the output gate sees the new cell, the others saw the old one.
             o = gate(o + new * wo)
             made = o * act(new)
             if projection:

@@ -40,6 +40,7 @@ def _as_rows(x: Array, offsets: Array | None) -> tuple[Array, Array]:
     """Returns rows and offsets; a batch has sequences of one length."""
     if offsets is not None:
         return x, offsets
+    # As sequences of equal length, so that one code serves both layouts and no window leaves its sample.
     return x.reshape(-1, x.shape[-1]), np.arange(len(x) + 1) * x.shape[1]
 
 
@@ -48,6 +49,7 @@ def _ref(x: Array, offsets: Array | None, filter: Array, out: Array) -> None:
     rows, divided = _as_rows(x, offsets)
     made = np.zeros(rows.shape, rows.dtype)
     for weight, (here, sources) in zip(filter, shifted(divided, 0, len(filter)), strict=True):
+        # Over the taps, not the rows: a filter has a few taps, and each is one operation on all rows that have that neighbour.
         made[here] += rows[sources] * weight
     np.copyto(out, made.reshape(out.shape))
 
@@ -60,6 +62,7 @@ def _back(x: Array, offsets: Array | None, filter: Array, dout: Array, dx: Array
     for i, (here, sources) in enumerate(shifted(divided, 0, len(filter))):
         if dfilter is not None:
             np.sum(rows[sources] * arrived[here], axis=0, out=dfilter[i])
+        # `sources` has no row twice for one tap, so `+=` through an index loses nothing.
         made[sources] += arrived[here] * filter[i]
     if dx is not None:
         np.copyto(dx, made.reshape(dx.shape))
@@ -67,6 +70,7 @@ def _back(x: Array, offsets: Array | None, filter: Array, dout: Array, dx: Array
 
 def _lower(torch: Any, x: Any, offsets: Any, filter: Any) -> Any:
     wide, weights = torch_wide(x), torch_wide(filter)
+    # An empty part, since `cat` of no sequences fails.
     made = [wide[:0]] if offsets is not None else []
     for part in each(torch, wide, offsets) if offsets is not None else wide:
         padded = torch.nn.functional.pad(part, (0, 0, 0, len(filter) - 1))

@@ -52,6 +52,7 @@ def _places(offsets: Sequence[Array]) -> tuple[Array, list[Array]]:
     """Returns the offsets of the joined sequences, and for each input the places of its rows."""
     _check_counts([len(one) - 1 for one in offsets])
     lengths = [lengths_of(one) for one in offsets]
+    # Sequence i of the result is as long as sequences i of all inputs together.
     joined = offsets_from(np.sum(lengths, axis=0))
     # A sequence of an input begins behind those of the inputs before it.
     before = np.cumsum([np.zeros_like(lengths[0]), *lengths[:-1]], axis=0)
@@ -68,6 +69,7 @@ def _ref(xs: Sequence[Array], offsets: Sequence[Array], out: Array, out_offsets:
 
 def _back(xs: Sequence[Array], offsets: Sequence[Array], dout: Array, dxs: Sequence[Array | None]) -> None:
     for dx, place in zip(dxs, _places(offsets)[1], strict=True):
+        # Every row of every input is one row of the result: a gather writes all of `dx`. Indices are right, so nothing is clipped.
         if dx is not None:
             np.take(dout, place, axis=0, out=dx, mode="clip")
 
@@ -78,6 +80,7 @@ def _back_grad(ctx: GradContext) -> list[OpSpec]:
     if wanted is None or not any(n in ctx.out_grads for n in names):
         return []
     specs: list[OpSpec] = []
+    # The op is linear: its second derivative joins what arrives, zeros where nothing does.
     parts = [ctx.out_grads.get(n) or zeros(ctx, x, specs) for x, n in zip(ctx.inputs["X"], names, strict=True)]
     inputs = {"X": parts, f"X{LOD}": ctx.inputs[f"X{LOD}"]}
     return [*specs, OpSpec("sequence_concat", inputs, {"Out": [wanted]})]
@@ -91,6 +94,7 @@ def _lower(torch: Any, xs: Sequence[Any], offsets: Sequence[Any]) -> Any:
 
 def _lower_back(torch: Any, xs: Sequence[Any], offsets: Sequence[Any], dout: Any) -> Any:
     lengths = torch.stack([one[1:] - one[:-1] for one in offsets], 1)
+    # Sequence by sequence, input by input: the parts of one input are every len(xs)-th.
     parts = torch.split(dout, lengths.flatten().tolist())
     return ([torch.cat(parts[i :: len(xs)]) for i in range(len(xs))],)
 

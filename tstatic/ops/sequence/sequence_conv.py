@@ -36,6 +36,7 @@ def _infer(x: Meta, offsets: Meta, filter: Meta, contextLength: int) -> Meta:
 
 def shifted(offsets: Array, start: int, count: int) -> Iterator[tuple[Array, Array]]:
     """Yields for each place of a window the rows that have one there in their sequence, and those rows."""
+    # Places that reach beyond the sequence are left out: Paddle's windows see zeros there, never the neighbour's rows.
     at, left = positions(offsets), np.repeat(lengths_of(offsets), lengths_of(offsets))
     for shift in range(start, start + count):
         rows = np.flatnonzero((at + shift >= 0) & (at + shift < left))
@@ -44,6 +45,7 @@ def shifted(offsets: Array, start: int, count: int) -> Iterator[tuple[Array, Arr
 
 def _windows(x: Array, offsets: Array, start: int, count: int) -> Array:
     """Returns the windows of all rows, one under the other."""
+    # Windows as a matrix, so that all taps are one product of BLAS; it costs `count` times the input in memory.
     made = np.zeros((len(x), count, x.shape[1]), x.dtype)
     for i, (rows, sources) in enumerate(shifted(offsets, start, count)):
         made[rows, i] = x[sources]
@@ -63,6 +65,7 @@ def _back(
     if dfilter is not None:
         np.matmul(_windows(x, offsets, contextStart, contextLength).T, dout, out=dfilter)
     if dx is not None:
+        # Back along the windows: a row gets a part from each window that it is in, one tap at a time, without repeats.
         windows = np.matmul(dout, filter.T).reshape(len(x), contextLength, x.shape[1])
         dx.fill(0)
         for i, (rows, sources) in enumerate(shifted(offsets, contextStart, contextLength)):
@@ -73,6 +76,7 @@ def _lower(torch: Any, x: Any, offsets: Any, filter: Any, *, contextStart: int, 
     wide, taps = torch_wide(x), torch_wide(filter).reshape(contextLength, x.shape[1], filter.shape[1])
     parts = [wide.new_zeros((0, filter.shape[1]))]
     for part in each(torch, wide, offsets):
+        # Windows may lie wholly before or behind their row; then only one side is padded.
         before, behind = max(0, -contextStart), max(0, contextStart + contextLength - 1)
         padded = torch.nn.functional.pad(part, (0, 0, before, behind))
         first = contextStart + before

@@ -29,12 +29,14 @@ def _ref(x: Array, offsets: Array, out: Array, *, win_size: int, pad_value: int)
     at = np.arange(len(words))
     for shift in range(win_size):
         here = at + shift < ends
+        # Clamped, for `where` reads both sides: behind the last row is nothing to read.
         np.copyto(out[:, shift], np.where(here, words[np.minimum(at + shift, len(words) - 1)], pad_value))
 
 
 def _lower(torch: Any, x: Any, offsets: Any, *, win_size: int, pad_value: int) -> Any:
     rows = [x.new_zeros((0, win_size))]
     for part in each(torch, x.flatten(), offsets):
+        # Padded by all but one place of a window: then every row begins a whole one.
         filled = torch.cat([part, part.new_full((win_size - 1,), pad_value)])
         if len(part):
             rows.append(filled.unfold(0, win_size, 1))

@@ -28,6 +28,7 @@ def _infer(
 ) -> tuple[Meta, Meta | None]:
     if x_offsets is not None:
         check_sequences(x, x_offsets)
+    # Only for its check: the level is used as it is, -1 the innermost.
     normalize_axis(ref_level, len(levels), "ref_level")
     return x.with_shape((UNKNOWN, *x.shape[1:])), None if x_offsets is None else Meta((UNKNOWN,), int64)
 
@@ -43,6 +44,7 @@ def _repeats(x: Array, x_offsets: Array | None, levels: Sequence[Array], ref_lev
             received=f"{len(times)}",
             fix="feed as many sequences in both, or choose another ref_level",
         )
+    # Rows without a LoD are repeated one by one, and the result has no LoD either, as in Paddle.
     if x_offsets is None:
         return np.repeat(np.arange(count), times), None
     lengths = np.repeat(lengths_of(x_offsets), times)
@@ -61,6 +63,7 @@ def _back(
     x: Array, x_offsets: Array | None, levels: Sequence[Array], dout: Array, dx: Array, *, ref_level: int
 ) -> None:
     dx.fill(0)
+    # A row that was repeated comes several times in the index, so its gradients are summed, not assigned.
     add_rows(dx, _repeats(x, x_offsets, levels, ref_level)[0], dout, fresh=True)
 
 
@@ -68,6 +71,7 @@ def _lower(torch: Any, x: Any, x_offsets: Any, y: Any, levels: Sequence[Any], *,
     times = (levels[ref_level][1:] - levels[ref_level][:-1]).tolist()
     parts = list(x.unsqueeze(1)) if x_offsets is None else each(torch, x, x_offsets)
     repeated = [part for part, n in zip(parts, times, strict=True) for _ in range(n)]
+    # The empty part gives shape and type where nothing is repeated.
     out = torch.cat([x[:0], *repeated])
     return out, None if x_offsets is None else torch.cumsum(torch.tensor([0, *map(len, repeated)]), 0)
 
@@ -75,6 +79,7 @@ def _lower(torch: Any, x: Any, x_offsets: Any, y: Any, levels: Sequence[Any], *,
 def _lower_back(torch: Any, x: Any, x_offsets: Any, levels: Sequence[Any], dout: Any, *, ref_level: int) -> Any:
     times = (levels[ref_level][1:] - levels[ref_level][:-1]).tolist()
     wide = torch_wide(dout)
+    # Without a LoD each row is a sequence of its own.
     starts = list(range(len(x) + 1)) if x_offsets is None else x_offsets.tolist()
     dx = torch.zeros(x.shape, dtype=wide.dtype)
     at = 0

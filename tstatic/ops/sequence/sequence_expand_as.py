@@ -36,6 +36,7 @@ def _ref(x: Array, y: Array, offsets: Array, out: Array) -> None:
 
 @in_float32()
 def _back(x: Array, y: Array, offsets: Array, dout: Array, dx: Array) -> None:
+    # `fold` writes no row for an empty sequence: it was repeated 0 times.
     dx[~fold(np.add, dout, offsets, dx)] = 0
 
 

@@ -34,15 +34,18 @@ from tstatic.ops.sequence._offsets import (
 def _infer(x: Meta, offsets: Meta, value: Meta, padded_length: int) -> tuple[Meta, Meta]:
     check_sequences(x, offsets)
     check_same_dtype((x, value), ("X", "PadValue"))
+    # One number fills everything, as in Paddle; else the value is a whole row.
     if value.known and value.numel != 1:
         check_same_shape((value, x.with_shape(x.shape[1:])), ("PadValue", "a row of X"))
     count = count_of(offsets)
+    # Paddle writes -1 for "as long as the longest", which only a run knows.
     size = padded_length if padded_length > 0 else UNKNOWN
     return x.with_shape((count, size, *x.shape[1:])), Meta((count,), int64)
 
 
 def _ref(x: Array, offsets: Array, value: Array, out: None, length: None, *, padded_length: int) -> list[Array]:
     lengths = lengths_of(offsets)
+    # `initial`: a batch without sequences has length 0.
     longest = int(lengths.max(initial=0))
     size = padded_length if padded_length > 0 else longest
     if size < longest:
@@ -59,6 +62,7 @@ def _ref(x: Array, offsets: Array, value: Array, out: None, length: None, *, pad
 
 
 def _back(offsets: Array, dout: Array, dx: Array) -> None:
+    # What filled up has no row in X; its gradient is dropped.
     np.copyto(dx, dout[owners(offsets), positions(offsets)])
 
 
@@ -71,6 +75,7 @@ def _back_grad(ctx: GradContext) -> list[OpSpec]:
     if names is None:
         return []
     given, wanted = names
+    # The value is a constant to the gradient of X, so second derivatives are padded with zeros.
     zero = ctx.fresh(given)
     fill = {"shape": (1,), "value": 0.0, "dtype": ctx.meta(ctx.inputs["X"][0]).dtype}
     inputs = {"X": [given], f"X{LOD}": ctx.inputs[f"X{LOD}"], "PadValue": [zero]}
@@ -83,6 +88,7 @@ def _back_grad(ctx: GradContext) -> list[OpSpec]:
 def _lower(torch: Any, x: Any, offsets: Any, value: Any, *, padded_length: int) -> Any:
     parts = each(torch, x, offsets)
     size = padded_length if padded_length > 0 else max(map(len, parts), default=0)
+    # `expand` makes views of stride 0; `cat` is the only copy.
     fill = value.expand(x.shape[1:]) if value.numel() == 1 else value
     rows = [torch.cat([part, fill.expand(size - len(part), *x.shape[1:])]) for part in parts]
     return torch.stack(rows) if rows else x.new_zeros((0, size, *x.shape[1:])), offsets[1:] - offsets[:-1]
@@ -155,6 +161,7 @@ def _unpad_infer(x: Meta, length: Meta) -> tuple[Meta, Meta]:
 
 def _offsets(x: Array, length: Array) -> Array:
     lengths = length.reshape(-1)
+    # Checked before any index is made: negative lengths would index from the end without an error.
     if len(lengths) != len(x) or (lengths.size and not 0 <= lengths.min() <= lengths.max() <= x.shape[1]):
         raise ShapeError(
             "sequence_unpad takes as many steps of each row as Length says",

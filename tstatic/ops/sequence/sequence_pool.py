@@ -40,12 +40,14 @@ def _infer(x: Meta, offsets: Meta, pooltype: str) -> tuple[Meta, Meta | None]:
 
 
 def _divisor(offsets: Array, pooltype: str) -> Array:
+    # 1 keeps an empty sequence from 0 / 0; its row becomes `pad_value` afterwards.
     lengths = np.maximum(lengths_of(offsets), 1)
     return lengths if pooltype == "AVERAGE" else np.sqrt(lengths)
 
 
 def _ref(x: Array, offsets: Array, out: Array, index: Array | None, *, pooltype: str, pad_value: float) -> None:
     if out.dtype.itemsize == 2:
+        # 16-bit sums are wide and rounded once; the index comes from the same wide numbers, so it names the row that was taken.
         _wide_ref(x, offsets, out, index, pooltype=pooltype, pad_value=pad_value)
         return
     if pooltype in ("FIRST", "LAST"):
@@ -62,6 +64,7 @@ def _ref(x: Array, offsets: Array, out: Array, index: Array | None, *, pooltype:
         largest = (x == out[owners(offsets)]) | (x != x)
         rows = np.where(largest, column(np.arange(len(x)), x.ndim), len(x))
         found = np.zeros(out.shape, np.int64)
+        # Rows that are not the largest carry len(x), above every index, so the minimum is the first of the largest ones.
         fold(np.minimum, rows, offsets, found)
         np.copyto(index, found, casting="unsafe")
 
@@ -86,6 +89,7 @@ def _lower(torch: Any, x: Any, offsets: Any, *, pooltype: str, pad_value: float)
     for i, part in enumerate(each(torch, x, offsets)):
         if len(part):
             out[i] = _lower_one(torch_wide(part), pooltype)
+            # MaxIndex counts rows of the whole value.
             index[i] = part.max(0).indices + offsets[i]
     return out.to(x.dtype), index if pooltype == "MAX" else None
 
@@ -95,6 +99,7 @@ def _back(x: Array, offsets: Array, index: Array | None, dout: Array, dx: Array,
     filled = lengths_of(offsets) > 0
     if pooltype in ("SUM", "AVERAGE", "SQRT"):
         rows = dout if pooltype == "SUM" else dout / column(_divisor(offsets, pooltype), dout.ndim).astype(dout.dtype)
+        # `clip` because numpy buffers `out` with mode "raise"; the indices are right.
         np.take(rows, owners(offsets), axis=0, out=dx, mode="clip")
         return
     dx.fill(0)

@@ -27,6 +27,7 @@ def _infer(x: Meta, offsets: Meta, new_dim: int) -> tuple[Meta, Meta]:
 
 
 def _ref(x: Array, offsets: Array, out: Array, out_offsets: Array | None, *, new_dim: int) -> None:
+    # Offsets in numbers instead of rows: all of them are multiples of the new width, or a row would span two sequences.
     sizes = offsets * x.shape[1]
     if (sizes % new_dim).any():
         raise ShapeError(
@@ -49,6 +50,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     names = passed(ctx)
     if names is None:
         return []
+    # Elements keep their order, so the gradient is a plain reshape and needs no offsets.
     return [OpSpec("reshape2_grad", {"X": ctx.inputs["X"], f"Out{GRAD}": [names[0]]}, {f"X{GRAD}": [names[1]]})]
 
 

@@ -22,6 +22,7 @@ def _infer(x: Meta, offsets: Meta) -> Meta:
 
 
 def _ref(x: Array, offsets: Array, out: Array) -> None:
+    # Row r of a sequence [a, b) comes from a + b - 1 - r.
     mirrored = np.repeat(offsets[:-1] + offsets[1:] - 1, lengths_of(offsets))
     np.take(x, mirrored - np.arange(len(x)), axis=0, out=out, mode="clip")
 

@@ -37,6 +37,7 @@ def _infer(x: Meta, ids: Meta, offsets: Meta, updates: Meta) -> Meta:
 @in_float32()
 def _ref(x: Array, ids: Array, offsets: Array, updates: Array, out: Array) -> None:
     np.copyto(out, x)
+    # `out[...] += updates` would keep one of several updates of a place; `add.at` adds them in their order.
     np.add.at(out, (owners(offsets), ids.reshape(-1)), updates.reshape(-1))
 
 
@@ -44,10 +45,12 @@ def _back(ids: Array, offsets: Array, updates: Array, dout: Array, dx: Array | N
     if dx is not None:
         np.copyto(dx, dout)
     if dupdates is not None:
+        # Linear in the updates: each gets the gradient of its place, several of one place the same.
         np.copyto(dupdates, dout[owners(offsets), ids.reshape(-1)].reshape(dupdates.shape))
 
 
 def _owners(torch: Any, offsets: Any, count: int) -> Any:
+    # With `output_size` torch need not read the lengths back from the device.
     return torch.repeat_interleave(
         torch.arange(len(offsets) - 1, device=offsets.device), offsets.diff(), output_size=count
     )

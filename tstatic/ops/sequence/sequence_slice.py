@@ -29,6 +29,7 @@ def _rows(offsets: Array, start: Array, length: Array) -> tuple[Array, Array]:
     starts, lengths = start.reshape(-1), length.reshape(-1)
     sizes = lengths_of(offsets)
     fits = len(starts) == len(lengths) == len(sizes)
+    # Also negative ones: Python's slices would take them from the end, Paddle refuses them.
     if not fits or ((starts < 0) | (lengths < 0) | (starts + lengths > sizes)).any():
         raise ShapeError(
             "sequence_slice takes a part that each sequence has",
@@ -41,11 +42,13 @@ def _rows(offsets: Array, start: Array, length: Array) -> tuple[Array, Array]:
 
 def _ref(x: Array, offsets: Array, start: Array, length: Array, out: None, out_offsets: None) -> list[Array]:
     rows, lengths = _rows(offsets, start, length)
+    # Indexing by rows copies, so the result shares no memory with X.
     return [x[rows], offsets_from(lengths)]
 
 
 def _back(x: Array, offsets: Array, start: Array, length: Array, dout: Array, dx: Array) -> None:
     dx.fill(0)
+    # One part of each sequence, so no row is taken twice.
     dx[_rows(offsets, start, length)[0]] = dout
 
 

@@ -34,6 +34,7 @@ def _of_each_row(ufunc: np.ufunc, x: Array, offsets: Array) -> Array:
 
 @in_float32()
 def _ref(x: Array, offsets: Array, out: Array) -> None:
+    # Less the largest of the sequence, so that no exponential overflows: exp(89) is infinite in float32.
     np.subtract(x, _of_each_row(np.maximum, x, offsets), out=out)
     np.exp(out, out=out)
     np.divide(out, _of_each_row(np.add, out, offsets), out=out)
@@ -59,6 +60,7 @@ def _back_grad(ctx: GradContext) -> list[OpSpec]:
         pooled = e.emit("sequence_pool", {"X": x, f"X{LOD}": offsets}, pooltype="SUM")
         return e.emit("sequence_expand_as", {"X": pooled, "Y": x, f"Y{LOD}": offsets})
 
+    # Linear in what arrives and symmetric, so its derivative by that is the op itself.
     if (wanted := e.wanted(f"Out{GRAD}")) is not None:
         e.emit("sequence_softmax_grad", {f"X{LOD}": offsets, "Out": out, f"Out{GRAD}": given}, wanted, slot=f"X{GRAD}")
     if (wanted := e.wanted("Out")) is not None:

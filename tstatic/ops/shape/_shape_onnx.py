@@ -12,6 +12,7 @@ from tstatic.ir.types import UNKNOWN, float64, int64
 from tstatic.ir.types import normalize_axis as _axis
 
 Pads = Sequence[tuple[int, int]]
+# ONNX cuts the ends of Slice to the axis, so the largest int64 is the end of every axis.
 END = 2**63 - 1
 
 
@@ -29,6 +30,7 @@ def reshape(g: Graph, x: Value, given: Value | None, each: list[Value] | None, *
     if sizes is not None:
         return g("Reshape", x, sizes)
     target = g.outs[0].shape
+    # An input with an axis of 0 elements needs its target in numbers: there a 0 is a size, not "as in the input".
     if UNKNOWN not in target or 0 in x.shape:
         return g.reshape(x, target)
     return g("Reshape", x, g.ints(shape))
@@ -41,6 +43,7 @@ def same_elements(g: Graph, x: Value) -> Value:
 
 def flatten(g: Graph, x: Value, *, axis: int) -> Value:
     target = g.outs[0].shape
+    # Flatten needs no sizes, so it serves where they are unknown.
     return g("Flatten", x, axis=axis) if UNKNOWN in target else g.reshape(x, target)
 
 
@@ -65,6 +68,7 @@ def split(g: Graph, x: Value, *, axis: int) -> tuple[list[Value]]:
         return (g("Split", x, g.ints(sizes), axis=axis, count=len(sizes)),)
     if x.shape[axis] == UNKNOWN and set(sizes) == {UNKNOWN}:
         return (g("Split", x, axis=axis, num_outputs=len(sizes), count=len(sizes)),)
+    # num_outputs divides only into equal parts, so anything else needs the sizes.
     raise g.unknown(x, "the size of what is split")
 
 
@@ -76,6 +80,7 @@ def apart(g: Graph, x: Value, *, axis: int) -> tuple[list[Value]]:
 
 def flip(g: Graph, x: Value, *, axis: Sequence[int]) -> Value:
     for one in axis:
+        # A slice with step -1: ONNX has no operator that turns an axis round.
         x = g.slice(x, one, -1, None, -1)
     return x
 
@@ -84,6 +89,7 @@ def roll(g: Graph, x: Value, *, shifts: Sequence[int], axis: Sequence[int]) -> V
     if not axis:
         if not x.shape:
             return x
+        # Without axes Paddle rolls in the order of memory.
         flat = g.reshape(x, (-1 if UNKNOWN in x.shape else int(np.prod(x.shape)),))
         rolled = roll(g, flat, shifts=shifts, axis=(0,))
         return g("Reshape", rolled, g.sizes(x))
@@ -92,6 +98,7 @@ def roll(g: Graph, x: Value, *, shifts: Sequence[int], axis: Sequence[int]) -> V
         size = sizes[one]
         if size == UNKNOWN:
             raise g.unknown(x, "the size of the axis that is rolled")
+        # A roll forward by `shift` begins with the element that many before the end.
         at = -shift % size if size else 0
         if at:
             x = g("Concat", g.slice(x, one, at), g.slice(x, one, 0, at), axis=one)
@@ -138,6 +145,7 @@ def crop(
     axes = list(range(x.rank))
     if start is None and wanted is None:
         low = list(offsets) or [0] * x.rank
+        # -1 is "up to the end" in Paddle's crop.
         ends = [END if s == -1 else o + s for o, s in zip(low, shape, strict=True)]
         return taken(g, x, axes, (low, ends, [1] * x.rank), ())
     low_v = start or g.ints(list(offsets) or [0] * x.rank)
@@ -151,7 +159,9 @@ def crop(
 def expand(g: Graph, x: Value, given: Value | None, each: list[Value] | None, *, shape: Sequence[int]) -> Value:
     sizes = given_sizes(g, given, each)
     if sizes is not None:
+        # Paddle's -1 keeps a size; in ONNX's Expand a 1 does.
         return g("Expand", x, g.where(g.equal(sizes, -1), g.ints([1]), sizes))
+    # As above: a 1 keeps the size of the axis.
     return g("Expand", x, g.ints(1 if s == -1 else s for s in shape))
 
 
@@ -171,6 +181,7 @@ def tile(g: Graph, x: Value, given: Value | None, each: list[Value] | None, time
     if counts is not None:
         return g("Tile", x, counts)
     more = len(times) - x.rank
+    # ONNX wants a count for each axis; the shorter side gets ones in front.
     x = g.unsqueeze(x, range(max(more, 0)))
     return g("Tile", x, g.ints([1] * max(-more, 0) + list(times)))
 
@@ -205,6 +216,7 @@ def embedded(g: Graph, x: Value, place: Any, fill: float = 0) -> Value:
 def full(g: Graph, value: Any) -> Value:
     """Makes one number everywhere, in the result's sizes: a constant where it is small, so that sizes may be read from it."""
     meta = g.outs[0]
+    # 16 covers shapes and bounds, whose values an exporter must know; a large constant would only make the file longer.
     if meta.numel <= 16:
         return g.const(np.full(meta.shape, value).astype(meta.dtype.np))
     return g.full(g.ints(meta.shape), np.asarray(value).astype(meta.dtype.np), meta.dtype)
@@ -249,6 +261,7 @@ def meshgrid(g: Graph, xs: Sequence[Value]) -> tuple[list[Value]]:
     sizes = g.join([g.sizes(x) if x.rank else g.ints([1]) for x in xs])
     made = []
     for i, x in enumerate(xs):
+        # A number is a grid axis of size 1.
         size = x.shape[0] if x.rank else 1
         shaped = g.reshape(x, [size if j == i else 1 for j in range(len(xs))])
         made.append(g("Expand", shaped, sizes))
@@ -268,6 +281,7 @@ def moved(g: Graph, x: Value, view: Any, fill: float | None = None) -> Value:
     places = np.asarray(view(np.arange(count, dtype=np.int64).reshape(sizes)))
     flat = g.reshape(x, (count,))
     if fill is not None:
+        # The fill is element `count` of the flattened value: places without an element gather that one.
         flat = g("Concat", flat, g.const(np.full(1, fill).astype(x.dtype.np)), axis=0)
         places = np.where(places < 0, count, places)
     return g("Gather", flat, g.const(places.astype(np.int64)), axis=0)

@@ -44,9 +44,11 @@ def _constant(
     prefix: str | None,
     out: Variable | None = None,
 ) -> Variable:
+    # Attributes are Python numbers, so that a program prints and reads back the same.
     if isinstance(value, np.generic | np.ndarray) and value.size == 1:
         value = value.item()
     outputs = None if out is None else {"Out": check_variable(out, "out", function)}
+    # The attribute is real: a complex number becomes a constant of one element, spread over ones.
     if isinstance(value, complex):
         value = as_variable(np.asarray(value, _check_complex(dtype, function).np))
     if isinstance(value, Variable):
@@ -70,6 +72,7 @@ def _spread(shape: Any, value: Variable, dtype: DType, function: str, name: str 
         value = emit("cast", {"X": value}, {"in_dtype": value.dtype, "out_dtype": dtype})
     ones = _constant(shape, 1, dtype, function, None, None)
     made: Variable = emit("elementwise_mul", {"X": ones, "Y": value}, name=name)
+    # As every constant in Paddle, even if the number itself has a gradient.
     made.stop_gradient = True
     return made
 
@@ -184,6 +187,7 @@ def empty(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 def _like(x: Any, value: Any, dtype: Any, function: str, name: str | None) -> Variable:
     check_variable(x, "x", function)
     if isinstance(value, Variable):
+        # As in `_spread`: the number is known at run time only, so it multiplies ones.
         ones_ = _like(x, 1, dtype, function, None)
         if value.dtype is not ones_.dtype:
             value = emit("cast", {"X": value}, {"in_dtype": value.dtype, "out_dtype": ones_.dtype})
@@ -287,6 +291,7 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
     if isinstance(x, Variable):
         return emit_one("assign", {"X": x}, outputs=outputs)
     array = _array(x, None, "assign")
+    # Lists have no dtype to keep, so they take the one of what they are written to; an array's own dtype stays.
     if output is not None and output.dtype.np != array.dtype and not isinstance(x, np.ndarray):
         array = array.astype(output.dtype.np)
     if isinstance(x, bool | int | float):
@@ -300,6 +305,7 @@ def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
     """Makes an array from numbers; Python floats become the default dtype."""
     try:
         array = plain(x, f"what was given to {function}", function)
+    # numpy refuses ragged lists by itself; as an object it gets the message below.
     except ValueError:
         array = np.empty((), object)
     if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
@@ -312,6 +318,7 @@ def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
         )
     if dtype is not None:
         return array.astype(dtype_of(dtype).np)
+    # An array of float64 was chosen so; Python's floats are float64 only for want of another type.
     if array.dtype == np.float64 and not isinstance(x, np.ndarray | np.generic):
         return array.astype(default_dtype().np)
     if array.dtype == np.complex128 and not isinstance(x, np.ndarray | np.generic):
@@ -380,6 +387,7 @@ def fill_constant(
         tstatic.int64
     """
     if isinstance(value, str):
+        # A text keeps integers that a float cannot hold, such as 2**63 - 1.
         attrs = {"shape": known_shape(shape, "fill_constant"), "dtype": dtype_of(dtype), "str_value": value}
         outputs = None if out is None else {"Out": check_variable(out, "out", "fill_constant")}
         made = emit("fill_constant", {}, attrs, name=name, outputs=outputs)
@@ -505,6 +513,7 @@ def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False
         persistable: Keep the value in the scope between runs.
     """
     block = default_main_program().current_block()
+    # No shape: the op that writes it later tells.
     return block.create_var(
         name=name or names.generate("create_tensor"), dtype=dtype_of(dtype), persistable=persistable, shape=None
     )

@@ -31,6 +31,7 @@ from tstatic.ops.shape.slicing import embed
 def _diagonal_size(rows: int, columns: int, offset: int) -> int:
     if UNKNOWN in (rows, columns):
         return UNKNOWN
+    # Above the main diagonal the columns run out first, below it the rows.
     return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
 
 
@@ -129,6 +130,7 @@ def _planes(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
 def _infer_embed(x: Meta, *, offset: int, dim1: int, dim2: int) -> Meta:
     check_rank(x, range(1, ANY_RANK), "Input")
     a, b = _planes(x.rank, dim1, dim2)
+    # A diagonal beside the main one needs a larger square to hold all elements.
     side = UNKNOWN if x.shape[-1] == UNKNOWN else x.shape[-1] + abs(offset)
     rest = iter(x.shape[:-1])
     return x.with_shape([side if i in (a, b) else next(rest) for i in range(x.rank + 1)])
@@ -215,6 +217,7 @@ def _infer_diag(x: Meta, *, offset: int) -> Meta:
 def _diag_calls(x: Array, out: Array, *, offset: int, padding_value: float) -> list[Call]:
     if x.ndim == 2:
         return [copy(out, x.diagonal(offset))]
+    # Padding everywhere, then the diagonal over it: two calls instead of a mask of the matrix.
     return [copy(out, out.dtype.type(padding_value)), copy(_writable(out, offset, 0, 1), x)]
 
 
@@ -236,6 +239,7 @@ def _diag_onnx(g: Any, x: Any, *, offset: int, padding_value: float) -> Any:
 def _diag_back(x: Array, dout: Array, dx: Array, *, offset: int) -> list[Call]:
     if dx.ndim == 2:
         return embed(dx, _writable(dx, offset, 0, 1), dout)
+    # A 0-d X was put on a diagonal of one element.
     return [copy(dx, dout.diagonal(offset) if dx.ndim else dout.diagonal(offset).reshape(()))]
 
 
@@ -339,6 +343,7 @@ def eye(
 def _eye(num_rows: Any, num_columns: Any, dtype: Any, name: str | None) -> Variable:
     if isinstance(num_rows, Variable) or isinstance(num_columns, Variable):
         columns = num_rows if num_columns is None else num_columns
+        # Sizes known at run time only: ones where the numbers of row and column agree.
         numbers = [
             arange(number_of(n, a, "eye", "int64")) for n, a in ((num_rows, "num_rows"), (columns, "num_columns"))
         ]
@@ -379,8 +384,10 @@ def fluid_eye(
 @lru_cache(maxsize=16)
 def _mask(rows: int, columns: int, diagonal: int, lower: bool) -> Array:
     """Returns where the elements that stay are; cached, since attention makes the same causal mask in every layer."""
+    # The upper triangle is what the lower one below it leaves out, hence one diagonal less.
     mask = np.tri(rows, columns, diagonal if lower else diagonal - 1, dtype=bool)
     mask = mask if lower else ~mask
+    # Shared by all who call with these sizes, so nobody may write to it.
     mask.setflags(write=False)
     return mask
 

@@ -75,7 +75,7 @@ def _target(old: Shape, shape: Sequence[int]) -> Shape:
                 received=list(shape),
                 fix="write -1 where a size stays as it is; to repeat elements along an axis use paddle.tile",
             )
-        new.append(have if size == UNKNOWN and have is not None else size)
+        new.append(have if size == UNKNOWN and have is not None else size)  # in a new axis, -1 stays unknown
     return tuple(new)
 
 
@@ -190,7 +190,7 @@ def broadcast_to(x: Variable, shape: Any, name: str | None = None) -> Variable:
 # -------------------------------------------------------------------------------------------------------- expand_as_v2
 def _infer_as(x: Meta, y: Meta | None, *, target_shape: Sequence[int]) -> Meta:
     shape = y.shape if y is not None else tuple(target_shape)
-    lead = len(shape) - x.rank
+    lead = len(shape) - x.rank  # new axes are in front
     # An unknown size of the target does not mean that the input's size stays.
     new = _target(x.shape, [s if s != UNKNOWN else 1 if i < lead else -1 for i, s in enumerate(shape)])
     return x.with_shape(
@@ -328,7 +328,7 @@ def _infer_tile(x: Meta, given: Meta | None, each: list[Meta] | None, times: Seq
 def _calls_tile(x: Array, given: Any, each: Any, out: Array) -> Calls:
     if out.size == 0:
         return []
-    pairs = _pairs(x.shape, out.shape)
+    pairs = _pairs(x.shape, out.shape)  # one axis becomes (repetitions, size)
     ones = tuple(1 if i % 2 == 0 else s for i, s in enumerate(pairs))
     # Splitting an axis never needs a copy, whatever the strides are.
     return [copy(out.reshape(pairs, copy=False), x.reshape(ones, copy=False))]
@@ -444,6 +444,7 @@ def fluid_expand(x: Variable, expand_times: Any, name: str | None = None) -> Var
 
 
 def _infer_as_tile(x: Meta, target: Meta) -> Meta:
+    # Whole multiples only: tiles are never cut.
     fits = x.rank == target.rank and all(
         UNKNOWN in (a, b) or (b % a == 0 if a else b == 0) for a, b in zip(x.shape, target.shape, strict=True)
     )
@@ -507,7 +508,7 @@ def _infer_repeat(x: Meta, counts: Meta | None, *, Repeats: int, dim: int) -> Me
                 received=list(counts.shape),
                 fix=f"give as many numbers as axis {at} has entries",
             )
-        new = UNKNOWN
+        new = UNKNOWN  # the sum of the counts, which only a run knows
     else:
         check_int(Repeats, "repeats", least=0)
         new = UNKNOWN if size == UNKNOWN else size * Repeats
@@ -524,7 +525,7 @@ def _counts(counts: Array | None, repeats: int, size: int) -> Array:
             received=int(counts.min()),
             fix="check the values fed to repeats",
         )
-    return np.broadcast_to(counts, (size,))
+    return np.broadcast_to(counts, (size,))  # one count may serve all
 
 
 def _ref(x: Array, counts: Array | None, out: Array | None, *, Repeats: int, dim: int) -> list[Array] | None:
@@ -545,15 +546,15 @@ def _lower_repeat(torch: Any, x: Any, counts: Any, *, Repeats: int, dim: int) ->
 @in_float32()
 def _back(x: Array, counts: Array | None, dout: Array, dx: Array, *, Repeats: int, dim: int) -> None:
     at = normalize_axis(dim, x.ndim)
-    dx.fill(0)
-    index = np.repeat(np.arange(x.shape[at]), _counts(counts, Repeats, x.shape[at]))
+    dx.fill(0)  # an entry with a count of 0 has no gradient
+    index = np.repeat(np.arange(x.shape[at]), _counts(counts, Repeats, x.shape[at]))  # the entry of each row
     add_rows(np.moveaxis(dx, at, 0), index, np.moveaxis(dout, at, 0), fresh=True)
 
 
 def _lower_back_repeat(torch: Any, x: Any, counts: Any, dout: Any, *, Repeats: int, dim: int) -> Any:
     size = x.shape[dim]
     times = torch.full((size,), Repeats, device=dout.device) if counts is None else counts.expand(size)
-    places = torch.arange(size, device=dout.device)
+    places = torch.arange(size, device=dout.device)  # of the entries; each repeated as often as the entry
     index = torch.repeat_interleave(places, times, output_size=dout.shape[dim])
     wide = torch_wide(dout)
     return torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device).index_add(dim, index, wide).to(dout.dtype)
@@ -592,7 +593,7 @@ def repeat_interleave(x: Variable, repeats: Any, axis: int | None = None, name: 
     """
     x = check_variable(x, "x", "repeat_interleave")
     if axis is None:
-        x, axis = flatten(x), 0
+        x, axis = flatten(x), 0  # as numpy: without an axis in C order
     given = repeats if isinstance(repeats, Variable) else None
     attrs = {"Repeats": 0 if given is not None else repeats, "dim": axis}
     return emit_one("repeat_interleave", {"X": x, "RepeatsTensor": given}, attrs, name=name)

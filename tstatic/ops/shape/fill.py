@@ -40,6 +40,7 @@ def known_shape(shape: Any, function: str) -> Shape:
         ProgramTypeError: If it is not a list of ints.
         ShapeError: If a size is negative.
     """
+    # bool is an int in Python: True would pass as a shape of one element.
     if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
         shape = [shape]
     if isinstance(shape, np.ndarray) and shape.dtype.kind in "iu" and shape.ndim == 1:
@@ -69,6 +70,7 @@ def shape_variable(shape: Any, function: str) -> Variable:
         if isinstance(size, Variable):
             one = check_variable(size, "shape", function, ("int32", "int64"))
             one = one if one.dtype.name == "int64" else _cast(one)
+            # 0-d or [1]: both become vectors, which `concat` joins.
             sizes.append(emit("reshape2", {"X": one}, {"shape": (1,)}))
         else:
             check_sizes([size], "shape", function, least=0)
@@ -83,6 +85,7 @@ def _cast(x: Variable) -> Variable:
 def filled(shape: Any, dtype: Any, value: Any, function: str, name: str | None = None) -> Variable:
     """Makes a Variable of a shape that holds Variables, every element ``value``."""
     sizes = shape_variable(shape, function)
+    # The sizes that are numbers go along, so that shape inference loses no more than it must.
     known = () if isinstance(shape, Variable) else tuple(-1 if isinstance(s, Variable) else int(s) for s in shape)
     attrs = {"dtype": dtype, "value": value, "shape": known}
     return emit_one("full_with_tensor", {"ShapeTensor": sizes}, attrs, name=name)
@@ -122,6 +125,7 @@ def fits(op: str, value: Number, dtype: DType) -> None:
     if not dtype.is_integer:
         return
     info = np.iinfo(dtype.np)
+    # `int` raises on NaN and infinity, so they are asked first.
     if not math.isfinite(value) or not info.min <= int(value) <= info.max:
         raise ProgramError(
             f"the value of '{op}' does not fit into its dtype",
@@ -172,6 +176,7 @@ def number_ref(value: Callable[..., Number], *attrs: str) -> CallRef:
     """
 
     def calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], **values: Any) -> Calls:
+        # The array's own method is the whole call of a run: the number is cast once, when the step is bound.
         return [(outs[0].fill, (as_scalar(value(**values), dtype_of(outs[0].dtype)),))]
 
     return CallRef(calls, widen=False, attrs=attrs, constant=value)
@@ -188,6 +193,7 @@ def _fill_infer(shape: Shape, dtype: DType, value: Number, str_value: str) -> Me
 
 
 def _full(torch: Any, shape: Any, dtype: DType, value: Number, device: Any, out: Any = None) -> Any:
+    # A plan's buffer is filled in place; a new tensor would be copied into it.
     if out is not None:
         return out.fill_(as_scalar(value, dtype))
     return torch.full(tuple(shape), as_scalar(value, dtype), dtype=getattr(torch, dtype.name), device=device)
@@ -203,6 +209,7 @@ def _fill_read(op: PaddleOp) -> OpSpec:
     """Paddle takes shape and value as inputs, too: those that the program fills with numbers are attributes here."""
     attrs = op.without("str_value") if op.attrs.get("str_value") == "" else dict(op.attrs)
     if "ValueTensor" in op.inputs:
+        # Computed values and shapes keep their inputs; only those that ops of the program fill become attributes.
         value = op.constants_of("ValueTensor")
         if value is None:
             return op.made(attrs={name: op.attrs[name] for name in ("shape", "dtype")})
@@ -224,6 +231,7 @@ def _fill_write(op: PaddleOp) -> list[OpSpec]:
     return [op.made(attrs=op.without("str_value", str_value="" if op.attrs["dtype"].name == "bool" else text))]
 
 
+# All dtypes, all kinds of shapes, then what no short number spells: NaN, infinities, the largest int64, a fraction cut off.
 _FILL_CASES = (
     *(Case((), {"shape": (3, 4), "dtype": d, "value": 1}) for d in ANY_DTYPE),
     *(Case((), {"shape": s, "value": -2.5}) for s in ((), (0,), (7,), (2, 0, 3), (2, 1, 3))),
@@ -365,6 +373,7 @@ def _dynamic_infer(
 
 
 def _dynamic_ref(given: Any, each: Any, out: Any, *, dtype: DType, value: Number) -> list[Array]:
+    # Each size is 0-d or [1]; `item` takes both.
     sizes = tuple(int(np.asarray(s).item()) for s in (each if given is None else given))
     check_sizes(sizes, "shape", "full_with_tensor", least=0)
     return [np.full(sizes, as_scalar(value, dtype), dtype.np)]
@@ -399,6 +408,7 @@ register(OpDef(
 
 def unpacked(values: Any, dtype: DType, shape: Shape) -> Array:
     """Returns the array that :func:`packed` took apart."""
+    # Long arrays are kept as bytes: in a tuple, a Python float takes 32 bytes.
     if isinstance(values, bytes):
         return np.frombuffer(values, dtype.np).reshape(shape)
     return np.array(values, dtype.np).reshape(shape)
@@ -434,6 +444,7 @@ def _assign_lower(
     kind = getattr(torch, dtype.name)
     if not len(values):
         return torch.empty(shape, dtype=kind, device=device)
+    # As bytes, since torch reads no numpy array of bfloat16; `view` gives them their type on the device.
     flat = np.frombuffer(unpacked(values, dtype, shape).tobytes(), np.uint8)
     # A copy: the table stays, whatever is done to the result.
     return tables(torch, flat, torch.uint8, device).clone().view(kind).reshape(shape)
@@ -460,6 +471,7 @@ def _assign_write_parts(op: PaddleOp) -> list[OpSpec]:
     values = unpacked(op.attrs["values"], op.attrs["dtype"], meta.shape)
     made, inputs = [], {}
     for slot, part in (("X", values.real), ("Y", values.imag)):
+        # Paddle's assign_value has no list for complex numbers.
         inputs[slot] = [op.fresh(meta)]
         attrs = {"shape": meta.shape, "dtype": meta.dtype, "values": packed(np.ascontiguousarray(part))}
         made += _assign_write(replace(op, outputs={"Out": inputs[slot]}, attrs=attrs))

@@ -39,7 +39,7 @@ def variables(items: Any, arg: str, function: str) -> list[Variable]:
         ProgramTypeError: If it is neither, or an entry is not a Variable.
     """
     if isinstance(items, Variable):
-        return [items]
+        return [items]  # as Paddle: one value is a list of one
     check_type(items, (list, tuple), arg, function, expected="a list of Variables", fix=f"pass {arg}=[x, y]")
     return [check_variable(v, f"{arg}[{i}]", function) for i, v in enumerate(items)]
 
@@ -56,13 +56,13 @@ def common_shape(shapes: Sequence[Shape], free: int | None) -> Shape:
             if axis == free or b == UNKNOWN:
                 continue
             if a == UNKNOWN:
-                first[axis] = b
+                first[axis] = b  # what one value knows holds for all
             elif a != b:
                 raise _differ(shapes, i, free)
         if len(shape) != len(first):
             raise _differ(shapes, i, free)
     if free is not None:
-        first[free] = UNKNOWN
+        first[free] = UNKNOWN  # the caller adds the sizes up
     return tuple(first)
 
 
@@ -92,12 +92,12 @@ def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> li
             size, num, f"the size of axis {axis}", "num_or_sections", fix="pass a list of sizes instead of a number"
         )
         return [each] * num
-    rest = [s for s in sections if s != UNKNOWN]
+    rest = [s for s in sections if s != UNKNOWN]  # at most one -1: it takes what is left
     total = sum(rest)
     wild = len(sections) - len(rest)
     good = len(sections) > 0 and wild <= 1 and all(s >= 0 for s in rest)
     if good and size >= 0:
-        good = total == size if wild == 0 else total <= size
+        good = total == size if wild == 0 else total <= size  # fits exactly, or leaves a rest for -1
     if not good:
         raise ShapeError(
             f"these sizes do not make up axis {axis}",
@@ -123,7 +123,7 @@ def _infer_concat(xs: Sequence[Meta], *, axis: int) -> Meta:
     check_rank(xs[0], range(1, ANY_RANK), "X", fix="use paddle.stack")
     at = normalize_axis(axis, xs[0].rank)
     shape = list(common_shape([x.shape for x in xs], at))
-    sizes = [x.shape[at] for x in xs]
+    sizes = [x.shape[at] for x in xs]  # one unknown size makes the sum unknown
     shape[at] = UNKNOWN if UNKNOWN in sizes else sum(sizes)
     return xs[0].with_shape(shape)
 
@@ -155,7 +155,7 @@ def _concat_grad(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("concat_grad", inputs, {"X@GRAD": outs}, {"axis": axis})]
 
 
-_CONCAT_CASES = (
+_CONCAT_CASES = (  # ranks, negative axes, empty values, one value alone
     Case(([(2, 3), (4, 3)],), {"axis": 0}),
     Case(([(2, 3), (2, 1), (2, 2)],), {"axis": -1}),
     Case(([(3,)],), {"axis": 0}),
@@ -245,8 +245,8 @@ def concat(x: Sequence[Variable] | Variable, axis: Any = 0, name: str | None = N
 
     def joined(at: int, items: Sequence[Variable]) -> Variable:
         out = emit_one("concat", {"X": items}, {"axis": at}, name=name)
-        levels = {len(item.lod) for item in items}
-        in_rows = normalize_axis(at, len(items[0].shape)) == 0
+        levels = {len(item.lod) for item in items}  # a LoD is kept only if all have one of equal depth
+        in_rows = normalize_axis(at, len(items[0].shape)) == 0  # elsewhere rows stay what they are
         if not in_rows or len(levels) != 1 or not items[0].lod:
             return out
         block = out.block
@@ -433,7 +433,7 @@ def vsplit(x: Variable, num_or_sections: int | Sequence[int], name: str | None =
 # ---------------------------------------------------------------------------------------------------- stack and unstack
 def _place(whole: Array, axis: int, k: int) -> Array:
     """Returns entry ``k`` along an axis, as a view (0-d too)."""
-    return whole[along(axis, slice(k, k + 1))].squeeze(axis)
+    return whole[along(axis, slice(k, k + 1))].squeeze(axis)  # an integer index would copy a 0-d entry
 
 
 # --------------------------------------------------------------------------------------------------------------- stack
@@ -519,7 +519,7 @@ def _pieces(x: Meta, *, axis: int, num: int) -> tuple[list[Meta]]:
     size = x.shape[at]
     if num:
         check_size(x, at, num, "X", why="num", fix=f"leave num out, or pass num={size}")
-    count = num or size
+    count = num or size  # Paddle's 0: as many as the axis has
     if count == UNKNOWN:
         raise ShapeError(
             f"the size of axis {at} must be known, or the number of results is not",
@@ -539,7 +539,7 @@ def _lower_apart(torch: Any, x: Any, *, axis: int) -> Any:
     return ([p.contiguous() for p in torch.unbind(x, axis)],)
 
 
-_CASES = (
+_CASES = (  # also parts without elements, one part alone, axes from the end
     Case(((3, 2),), {"axis": 0, "num": 3}),
     Case(((2, 3),), {"axis": -1, "num": 3}),
     Case(((4,),), {"axis": 0, "num": 4}),

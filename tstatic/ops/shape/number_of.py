@@ -36,4 +36,5 @@ def number_of(
         made = value
         if value.dtype.name != dtype:
             made = emit_one("cast", {"X": value}, {"in_dtype": value.dtype, "out_dtype": dtype})
+    # [1] and 0-d are both given in practice; callers join or broadcast the result, which needs one shape.
     return emit_one("reshape2", {"X": made}, {"shape": tuple(shape)})

@@ -62,6 +62,7 @@ def _borders(array: Array, pads: Pads, axis: int, mode: str) -> list[tuple[Array
     """Returns (border, what it shows) of one axis of a padded array: axes before it are whole, those behind it unpadded."""
     low, high = pads[axis]
     end = array.shape[axis] - high
+    # Axes before are filled already, borders included; axes behind are not, so only their middle is read.
     lines = [
         slice(None) if i < axis else slice(p, n - q)
         for i, (n, (p, q)) in enumerate(zip(array.shape, pads, strict=True))
@@ -75,6 +76,7 @@ def _borders(array: Array, pads: Pads, axis: int, mode: str) -> list[tuple[Array
         last = end - 2 - high
         before, after = line(2 * low, low, -1), line(end - 2, last if last >= 0 else None, -1)
     elif mode == "circular":
+        # Round the ends: before the first element comes the last.
         before, after = line(end - low, end), line(low, low + high)
     else:
         before, after = line(low, low + 1), line(end - 1, end)
@@ -94,6 +96,7 @@ def pad_calls(x: Array, out: Array, pads: Pads, mode: str, value: float) -> Call
             calls += [(np.copyto, pair) for pair in _borders(out, pads, axis, mode)]
             continue
         fill = np.asarray(value).astype(out.dtype)[()]
+        # Only the borders are filled, not the whole array: each element is written once.
         calls += [(np.copyto, (border, fill)) for border, _ in _borders(out, pads, axis, "replicate")]
     return calls
 
@@ -125,6 +128,7 @@ def fold_calls(dout: Array, dx: Array, pads: Pads, mode: str, buffer: Array | No
 def torch_pad(torch: Any, x: Any, pads: Pads, mode: str, value: float) -> Any:
     """Pads with torch: by index along each axis, so that all axes and modes are alike."""
     if mode == "constant":
+        # torch pads from the last axis on.
         flat = [p for pair in reversed(list(pads)) for p in pair]
         value = int(value) % 256 if x.dtype == torch.uint8 else value  # torch takes no negative one
         return torch.nn.functional.pad(x, flat, value=value) if flat else x.clone()
@@ -151,6 +155,7 @@ def torch_fold(torch: Any, shape: Sequence[int], dout: Any, pads: Pads, mode: st
         for axis, (low, _) in enumerate(pads):
             dout = dout.narrow(axis, low, shape[axis])
         return dout.contiguous()
+    # An edge adds up all gradients of its border, which in 16 bits would be rounded at each addition.
     wide = dout if dout.is_complex() else dout.double()
     for axis in range(len(pads) - 1, -1, -1):
         low, high = pads[axis]
@@ -183,6 +188,7 @@ def _lower(torch: Any, x: Any, *, paddings: Sequence[int], pad_value: float) -> 
 def _cut_out(ctx: GradContext) -> Mapping[str, Any]:
     pads = _pairs(ctx.attrs["paddings"], ctx.meta(ctx.inputs["X"][0]).rank)
     axes = [i for i, pair in enumerate(pads) if any(pair)]
+    # Counted from the end, for sizes may be unknown; -0 would be the beginning, so the open end is END.
     ends = [-pads[i][1] if pads[i][1] else END for i in axes]
     return {"axes": axes, "starts": [pads[i][0] for i in axes], "ends": ends, "infer_flags": [1] * len(axes)}
 
@@ -236,6 +242,7 @@ def _spatial(paddings: Sequence[int], data_format: str, order: Sequence[int]) ->
     check_length(paddings, 2 * len(order), "paddings", why="two for each spatial dimension")
     spatial = [(0, 0)] * len(order)
     for i, axis in enumerate(order):
+        # pad3d begins with the last spatial axis, as torch does; pad2d with the first.
         spatial[axis] = (paddings[2 * i], paddings[2 * i + 1])
     return [(0, 0), (0, 0), *spatial] if data_format[1] == "C" else [(0, 0), *spatial, (0, 0)]
 
@@ -372,6 +379,7 @@ _LIFT = {
     "NCDHW": ((), 0, 0),
     "NDHWC": ((), 0, 0),
 }
+# The first of each is channels first, which the default "NCHW" means for every rank.
 _BY_RANK = {3: ("NCL", "NLC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 
 
@@ -409,6 +417,7 @@ def pad(
     if mode == "constant" and len(given) == 2 * rank:
         return emit_one("pad", {"X": x}, {"paddings": given, "pad_value": value}, name=name)
     layouts = _BY_RANK.get(rank, ())
+    # "NCHW" is the default of all ranks in Paddle: it means channels first.
     layout = layouts[0] if data_format == "NCHW" and layouts else data_format
     if layout not in layouts:
         raise ProgramError(

@@ -33,6 +33,7 @@ def _part(array: Any, shape: Any) -> Any:
 
 
 def _ref(x: Array, y: Array, out: Array, *, pad_value: float) -> None:
+    # The part that Y covers is written twice; borders on every side but the first would need a call for each axis.
     out.fill(pad_value)
     np.copyto(_part(out, y.shape) if y.ndim else out, y)
 

@@ -44,7 +44,7 @@ def resolve(old: Shape, wanted: Sequence[int]) -> Shape:
     Raises:
         ShapeError: For a second -1, another negative size, a 0 without a size to copy, or counts that differ.
     """
-    guesses = [i for i, s in enumerate(wanted) if s == UNKNOWN]
+    guesses = [i for i, s in enumerate(wanted) if s == UNKNOWN]  # sizes of -1, to be computed
     if len(guesses) > 1 or any(s < UNKNOWN for s in wanted):
         raise ShapeError(
             "only one size of a new shape may be -1" if len(guesses) > 1 else "a new shape has a negative size",
@@ -54,7 +54,7 @@ def resolve(old: Shape, wanted: Sequence[int]) -> Shape:
         )
     check_sizes(wanted)
     new = _copied(old, wanted)
-    copied = [i for i, s in enumerate(wanted) if s == 0]
+    copied = [i for i, s in enumerate(wanted) if s == 0]  # 0 copies the input's size, so it may be unknown
     count = numel(old)
     if guesses:
         new[guesses[0]] = _guess(old, new, copied, guesses[0])
@@ -105,7 +105,7 @@ def _guess(old: Shape, new: Sequence[int], copied: Sequence[int], at: int) -> in
 
 
 def _mismatch(old: Shape, wanted: Sequence[int], have: int, need: int) -> ShapeError:
-    divides = UNKNOWN in wanted
+    divides = UNKNOWN in wanted  # then the product need only divide the count
     elements = f"{need} elements{' without -1' if divides else ''}"
     return ShapeError(
         "the new shape does not hold as many elements as the input",
@@ -139,7 +139,7 @@ def reshape_back(ctx: GradContext) -> list[OpSpec]:
 def reshape_to(ctx: GradContext, x: str, arriving: str, wanted: str) -> OpSpec:
     """Returns the op that gives a gradient the shape of ``x``."""
     shape = ctx.meta(x).shape
-    if shape.count(UNKNOWN) <= 1 and 0 not in shape:
+    if shape.count(UNKNOWN) <= 1 and 0 not in shape:  # reshape2 reads 0 as "copy the size"
         return OpSpec("reshape2", {"X": [arriving]}, {"Out": [wanted]}, {"shape": shape})
     return OpSpec("reshape2_grad", {"X": [x], "Out@GRAD": [arriving]}, {"X@GRAD": [wanted]})
 
@@ -187,7 +187,7 @@ def _infer_reshape(x: Meta, given: Meta | None, each: list[Meta] | None, *, shap
     rank = tensor_rank(given, each, "shape")
     if rank is None:
         return with_shape(x, resolve(x.shape, shape))
-    known = shape if len(shape) == rank else (UNKNOWN,) * rank
+    known = shape if len(shape) == rank else (UNKNOWN,) * rank  # -1 for each size that is a Variable
     return with_shape(x, tuple((x.shape[i] if s == 0 and i < x.rank else max(s, UNKNOWN)) for i, s in enumerate(known)))
 
 
@@ -196,7 +196,7 @@ def _reshape_calls(x: Array, given: Any, each: Any, out: Array, xshape: Any) -> 
 
 
 def _reshape_fresh(x: Array, given: Any, each: Any, out: Any, xshape: Any, *, shape: Sequence[int]) -> list[Any]:
-    new = resolve(x.shape, sizes_of(shape, given, each))
+    new = resolve(x.shape, sizes_of(shape, given, each))  # sizes are values here, so -1 and 0 are read now
     return [np.array(x.reshape(new), order="C", copy=True), np.empty((0, *x.shape), x.dtype)]
 
 
@@ -232,7 +232,7 @@ def _like_grad(ctx: GradContext) -> list[OpSpec]:
     names = passed(ctx, "Out@GRAD", "X@GRAD")
     if names is None:
         return []
-    inputs = {"X": ctx.inputs["Out@GRAD"], "Out@GRAD": [names[0]]}
+    inputs = {"X": ctx.inputs["Out@GRAD"], "Out@GRAD": [names[0]]}  # linear: back to the incoming gradient's shape
     return [OpSpec("reshape2_grad", inputs, {"X@GRAD": [names[1]]})]
 
 
@@ -454,7 +454,7 @@ def unflatten(x: Variable, axis: int, shape: Sequence[int], name: str | None = N
 def _squeezed(shape: Shape, axes: Sequence[int]) -> tuple[int, ...]:
     """Returns the axes that go: of the named ones those of size 1 (or unknown), or else all known to be 1."""
     if not len(axes):
-        return tuple(i for i, s in enumerate(shape) if s == 1)
+        return tuple(i for i, s in enumerate(shape) if s == 1)  # unknown sizes stay: the rank must not depend on a run
     return tuple(i for i in check_axes(axes, len(shape)) if shape[i] in (1, UNKNOWN))
 
 
@@ -468,7 +468,7 @@ def _unsqueezed(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
     new: list[int] = []
     for axis in axes:
         at = normalize_axis(axis, rank + len(new) + 1)
-        new = [p + (p >= at) for p in new] + [at]
+        new = [p + (p >= at) for p in new] + [at]  # axes at or behind the new one move up
     return tuple(sorted(new))
 
 
@@ -537,9 +537,9 @@ def squeeze(x: Variable, axis: Any = None, name: str | None = None) -> Variable:
     if any(isinstance(one, Variable) for one in axes):
         return squeeze_when_run(x, axes, name)
     if not axes and UNKNOWN in x.shape:
-        axes = [i for i, s in enumerate(x.shape) if s == 1]
+        axes = [i for i, s in enumerate(x.shape) if s == 1]  # named, so that a run cannot find more
         if not axes:
-            return reshape(x, [0] * len(x.shape), name)
+            return reshape(x, [0] * len(x.shape), name)  # squeeze2 without axes would squeeze what a run finds
     return emit_one("squeeze2", {"X": x}, {"axes": axes}, name=name, prefix="squeeze")
 
 

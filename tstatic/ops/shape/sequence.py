@@ -50,6 +50,7 @@ def _length(start: Number, end: Number, step: Number, op: str) -> int:
             op=op,
         )
     if all(isinstance(v, int) for v in (start, end, step)):
+        # In integers: as floats, bounds above 2**53 would lose their last digits.
         return max(0, -((start - end) // step))  # type: ignore[return-value]
     return max(0, math.ceil((end - start) / step))
 
@@ -58,7 +59,9 @@ def fill_steps(out: Array, start: Number, step: Number) -> None:
     """Writes ``start + i * step``: whole numbers exactly, floats computed in float64 and rounded once."""
     whole = out.dtype.kind in "iu" and isinstance(start, int) and isinstance(step, int)
     for at in range(0, out.shape[0], CHUNK):
+        # In parts, so that the int64 or float64 numbers need a buffer of one part instead of the whole length.
         part = out[at : at + CHUNK]
+        # Each from its own number, not from the one before: errors of many additions of `step` would add up.
         count = np.arange(at, at + part.shape[0], dtype=np.int64 if whole else np.float64)
         np.multiply(count, step, count)
         np.add(count, start, count)
@@ -159,6 +162,7 @@ _LINSPACE = ("start", "stop", "num")
 
 
 def _linspace_ref(out: Array, *, start: float, stop: float, num: int) -> None:
+    # One number alone is `start`; the divisor only avoids a division by 0.
     step = (stop - start) / max(num - 1, 1)
     half = (num + 1) // 2
     # From both ends, so that both are exact and the sequence is symmetric.
@@ -244,6 +248,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
         return emit_one("arange", dict(zip(("Start", "End", "Step"), ins, strict=True)), name=name)
     numbers = [_number(b, n, "arange") for b, n in zip(bounds, ("start", "end", "step"), strict=True)]
     natural = int64 if all(isinstance(n, int) for n in numbers) else default_dtype()
+    # Integers give int64, as in Paddle, anything else the default float.
     kind = natural if dtype is None else dtype_of(dtype)
     attrs = {"start": numbers[0], "end": numbers[1], "step": numbers[2], "dtype": kind}
     return emit_one("range", {}, attrs, name=name)
@@ -288,6 +293,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
         low, high = (
             v if v.dtype is kind else emit("cast", {"X": v}, {"in_dtype": v.dtype, "out_dtype": kind}) for v in ends
         )
+        # Bounds are known at run time only: numbers from 0 to 1, scaled.
         part = emit("linspace", {}, {"start": 0.0, "stop": 1.0, "num": num, "dtype": kind})
         reach = emit("elementwise_sub", {"X": high, "Y": low})
         scaled = emit("elementwise_mul", {"X": part, "Y": reach})
@@ -302,6 +308,7 @@ def _linspace_when_run(start: Any, stop: Any, num: Variable, kind: DType, name: 
     low, high = (number_of(v, n, "linspace", "float64") for v, n in ((start, "start"), (stop, "stop")))
     count = number_of(num, "num", "linspace", "int64")
     Assert(count > 0, [count])
+    # In float64 up to the last cast, as the other form computes.
     places = emit_one("cast", {"X": arange(count)}, {"in_dtype": int64, "out_dtype": "float64"})
     steps = emit_one("cast", {"X": count - 1}, {"in_dtype": int64, "out_dtype": "float64"})
     steps = emit_one("clip", {"X": steps}, {"min": 1.0, "max": math.inf})
@@ -326,6 +333,7 @@ def logspace(start: Any, stop: Any, num: Any, base: Any = 10.0, dtype: Any = Non
         array([   1.,   10.,  100., 1000.], dtype=float32)
     """
     kind = default_dtype() if dtype is None else dtype_of(dtype)
+    # A relative error of the exponent is ln(base) * exponent times as large in the power, so the dtype is cast to last.
     exponents = linspace(start, stop, num, "float64")
     root = as_variable(base, dtype="float64")
     root = (
@@ -363,8 +371,10 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     for i, (x, out) in enumerate(zip(names, ctx.outputs["Out"], strict=True)):
         if x not in ctx.in_grads or out not in ctx.out_grads:
             continue
+        # A number has no axis of its own in the grid, so its gradient is the sum of everything.
         axes = tuple(a for a in range(len(names)) if a != i or not ctx.meta(x).rank)
         inputs, outputs = {"X": [ctx.out_grads[out]]}, {"Out": [ctx.in_grads[x]]}
+        # A vector alone is its own grid: a sum over no axes would be a copy by another name.
         if axes:
             specs.append(OpSpec("reduce_sum", inputs, outputs, {"dim": axes, "reduce_all": len(axes) == len(names)}))
         else:
@@ -402,7 +412,9 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Variable]:
 
 
 # ---------------------------------------------------------------------------------------------------------------- sizes
+# Paddle's shape is int32; a larger size would wrap round.
 MOST = 2**31 - 1
+# Also 0-d and without elements: a size op reads the shape only.
 _SHAPES = ((3, 4), (), (0, 3), (5,), (1, 2, 3), (2, 0))
 
 

@@ -27,6 +27,7 @@ def _ref(x: Array, maxlen_tensor: Array | None, out: Any, *, maxlen: int, out_dt
     if maxlen_tensor is not None:
         size = int(maxlen_tensor.reshape(-1)[0])
     if size < 0:
+        # `initial`: of no lengths at all, or of negative ones only, the mask has no column.
         size = int(x.max(initial=0))
     return [(np.arange(size) < x[..., None]).astype(out_dtype.np)]
 
@@ -46,8 +47,10 @@ def _onnx_form(g: Any, x: Any, given: Any, *, maxlen: int) -> Any:
     elif maxlen >= 0:
         most = g.const(maxlen, int64)
     else:
+        # As the reference: negative lengths only give a mask without columns.
         most = g("Max", g("ReduceMax", lengths, keepdims=0), g.const(0, int64))
     places = g("Range", g.const(0, int64), most, g.const(1, int64))
+    # Broadcast against a new last axis: one row of places for every length.
     return g("Less", places, g.unsqueeze(lengths, [x.rank]), dtype=bool_)
 
 

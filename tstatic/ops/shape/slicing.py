@@ -60,11 +60,13 @@ def bounded(size: int, start: int, stop: int, step: int) -> slice:
     first element", as in Paddle's ``strided_slice``.
     """
     if step > 0:
+        # Bounds outside are cut, not refused, as in Python and Paddle.
         low = min(max(start + size if start < 0 else start, 0), size)
         high = min(max(stop + size if stop < 0 else stop, 0), size)
         return slice(low, max(low, high), step)
     # Backwards, bounds are cut to -1 (before the first element) and size - 1; a slice spells the former None.
     low = min(max(start + size if start < 0 else start, -1), size - 1)
+    # Unlike Python, an end of -1 with a negative step is "before the first element", as Paddle writes it.
     high = -1 if stop == -1 else max(stop + size if stop < 0 else stop, 0)
     if low <= high:
         return slice(0, 0, 1)
@@ -93,6 +95,7 @@ def selected(shape: Shape, runs: Runs, gone: Sequence[int], op: str) -> Shape:
         kept = length(size, *runs[axis]) if axis in runs else size
         if axis not in gone:
             new.append(kept)
+        # An axis goes only if an index chose it, so 0 elements mean that the index was outside.
         elif kept not in (1, UNKNOWN):
             raise IndexRangeError(
                 f"index {runs[axis][0] if axis in runs else 0} is out of range for axis {axis} of size {size}",
@@ -107,6 +110,7 @@ def selected(shape: Shape, runs: Runs, gone: Sequence[int], op: str) -> Shape:
 def window(array: Array, runs: Runs, gone: Sequence[int] = ()) -> Array:
     """Returns the selection as a view."""
     index = tuple(bounded(s, *runs[i]) if i in runs else slice(None) for i, s in enumerate(array.shape))
+    # A 0-d array indexed with () would be a copy, not a view.
     part = array[index] if index else array
     return part.squeeze(tuple(gone)) if len(gone) else part
 
@@ -196,6 +200,7 @@ def selection(
         part.copy_(dout.flip(flipped) if flipped else dout)
         return dx
 
+    # Attributes such as infer_flags say nothing to the selection and are not passed on.
     names = keywords(find) if names is None else tuple(names)
     slots = ", ".join((x, *tensors))
     plain = [t.rstrip("*?") for t in tensors]
@@ -229,6 +234,7 @@ def _torch_part(tensor: Any, runs: Runs) -> tuple[Any, list[int]]:
     index, flipped = [slice(None)] * tensor.dim(), []
     for axis, run in runs.items():
         places = range(*bounded(tensor.shape[axis], *run).indices(tensor.shape[axis]))
+        # torch slices forwards only: the same elements forwards, then a flip.
         if places.step < 0:
             places = places[::-1]
             flipped.append(axis)
@@ -283,6 +289,7 @@ def _slice_op(
         axes, gone = attrs["axes"], positive(attrs["decrease_axis"], x.rank)
         lists = [attrs[name] for name in bounds]
         pairs = zip(given[:count], given[count:], strict=True)
+        # All bounds are numbers: the shape follows from them alone.
         if all(tensor_rank(tensor, each, "a bound") is None for tensor, each in pairs):
             return x.with_shape(selected(x.shape, runs(lists, attrs, x.rank), gone, type))
         shape, sliced = list(x.shape), positive(axes, x.rank)
@@ -326,6 +333,7 @@ def bounds(value: Any, first: str, each: str, inputs: dict[str, Any], flags: lis
     inputs[first], inputs[each] = tensor, tensors
     if tensor is not None:
         flags[:] = [-1] * len(flags)
+        # -1 in the attribute marks a bound that a Variable gives.
         return [-1] * len(flags)
     for i, item in enumerate(as_list(value)[: len(flags)]):
         if isinstance(item, Variable):
@@ -434,6 +442,7 @@ def _sizes(old: Shape, shape: Sequence[int], offsets: Sequence[int]) -> tuple[li
     check_length(offsets, len(old), "offsets", why="one for each dimension")
     sizes = []
     for size, low, kept in zip(old, offsets, shape, strict=True):
+        # -1 is "the rest behind the offset".
         kept = (size - low if size >= 0 else UNKNOWN) if kept == UNKNOWN else kept
         if low < 0 or kept < UNKNOWN or (size >= 0 and low + max(kept, 0) > size):
             raise ShapeError(
@@ -465,6 +474,7 @@ def _infer_crop(x: Meta, *given: Any, shape: Sequence[int], offsets: Sequence[in
     return x.with_shape(_sizes(x.shape, shape, offsets)[1])
 
 
+# Sizes and offsets are numbers in these cases; tests of Variables are written out.
 _NONE = (None,) * 4
 register(replace(selection(
     "crop_tensor", "X", ("Shape?", "ShapeTensor*?", "Offsets?", "OffsetsTensor*?"),

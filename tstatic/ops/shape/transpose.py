@@ -57,10 +57,12 @@ def _split(x: Meta, out: Meta, xshape: Any, *, axis: Sequence[int]) -> list[Tile
 
 def _inverse(ctx: GradContext) -> Mapping[str, Any]:
     order = _order(ctx.attrs["axis"], ctx.meta(ctx.inputs["X"][0]).rank)
+    # Sorting a permutation's entries gives its inverse.
     return {"axis": tuple(int(a) for a in np.argsort(order))}
 
 
 def _copied(view: Any, out: Any) -> Any:
+    # One copy either way: a permuted view is the input's own memory.
     return view.contiguous() if out is None else out[0].copy_(view)
 
 
@@ -138,6 +140,7 @@ def moveaxis(
     check_axes(goal, x, "destination", "moveaxis")
     check_length(goal, len(start), "destination", "moveaxis", why="one for each axis of source")
     perm = [a for a in range(rank) if a not in start]
+    # In rising order of the goals, so that no later insertion moves an earlier one.
     for to, axis in sorted(zip(goal, start, strict=True)):
         perm.insert(to, axis)
     return emit_one("transpose2", {"X": x}, {"axis": perm}, name=name, prefix="moveaxis")
@@ -244,6 +247,7 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | Non
     """
     x = check_variable(x, "x", "rot90")
     first, second = check_two_axes(as_list(axes), x, "axes", "rot90")
+    # Each turn is at most one flip and one exchange of axes; k counts backwards if negative.
     turns = k % 4
     if turns == 0:
         return emit_one("assign", {"X": x}, name=name)
@@ -273,6 +277,7 @@ def _infer_roll(x: Meta, *, shifts: Sequence[int], axis: Sequence[int]) -> Meta:
 
 def _parts(size: int, by: int) -> list[tuple[slice, slice]]:
     """Returns (to, from) of the one or two runs that a roll moves."""
+    # Shifts may be larger than the axis, or negative.
     by = by % size if size else 0
     if by == 0:
         return [(slice(None), slice(None))]
@@ -358,6 +363,7 @@ def _roll_when_run(x: Variable, shifts: Sequence[Any], axis: Any, name: str | No
         bounds = {"axes": (0,), "starts": (at,), "ends": (at + 1,)}
         size = emit_one("slice", {"Input": emit_one("shape", {"Input": out})}, bounds)
         size = number_of(size, "shifts", "roll", "int64")
+        # Position i shows what was `shift` before it; the remainder below has the sign of the size, so it is never negative.
         moved = arange(size) - number_of(shift, "shifts", "roll", "int64")
         out = emit_one(
             "gather", {"X": out, "Index": emit_one("elementwise_mod", {"X": moved, "Y": size})}, {"axis": at}

@@ -57,6 +57,7 @@ def _pixel_shuffle(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
     n, c, h, w = shape
     r = attrs["upscale_factor"]
     count = check_divisible(c, r * r, "the number of channels", "upscale_factor**2", "pixel_shuffle")
+    # Channel (c r + i) r + j becomes pixel (h r + i, w r + j): each of the two r goes behind its axis.
     return Permutation((n, count, r, r, h, w), (0, 1, 4, 2, 5, 3), (n, count, _times(h, r), _times(w, r)))
 
 
@@ -81,6 +82,7 @@ def _space_to_depth(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
     r = attrs["blocksize"]
     count = check_divisible(c, r * r, "the number of channels", "blocksize**2", "space_to_depth")
     oh, ow = _divided(h, w, r, "blocksize", "space_to_depth")
+    # Not the inverse of pixel_shuffle: Paddle reads the larger image again in rows, so blocks come before channels.
     return Permutation((n, r, r, count, h, w), (0, 3, 4, 1, 5, 2), (n, _times(c, r * r), oh, ow))
 
 
@@ -96,6 +98,7 @@ def _move(source: Array, target: Array, plan: Permutation, back: bool) -> None:
         np.copyto(place.view.transpose(plan.axes), source.reshape(wide))
     else:
         moved = source.reshape(plan.parts).transpose(plan.axes)
+        # A target without a view of that shape gets its values through a buffer, which `store` writes back.
         place = OutputView(target, moved.shape)
         np.copyto(place.view, moved)
     place.store()
@@ -112,6 +115,7 @@ def _permuting(
     def infer(x: Meta, **given: Any) -> Meta:
         layout = layout_of(given)
         check_rank(x, (4,), "X", layout=layout)
+        # Plans are written for channels first; other layouts are views in that order.
         n, c, *sizes = planner(_first_shape(x.shape, layout), given).out
         return x.with_shape(assemble(n, c, sizes, layout))
 
@@ -138,6 +142,7 @@ def _permuting(
         last = is_last(layout_of(given))
         source = dout.movedim(-1, 1) if last else dout
         plan = planner(_first_shape(tuple(x.shape), layout_of(given)), given)
+        # The inverse permutation.
         order = sorted(range(len(plan.axes)), key=plan.axes.__getitem__)
         wide = source.reshape([plan.parts[a] for a in plan.axes])
         dx = wide.permute(order).reshape(_first_shape(tuple(x.shape), layout_of(given)))
@@ -392,10 +397,13 @@ def temporal_shift(
     ratio = check_number(shift_ratio, "shift_ratio", "temporal_shift", least=0, most=0.5)
     axis = data_format.index("C")
     count = check_static_dim(x.shape[axis], x, "the number of channels", "temporal_shift")
+    # Cut off as Paddle does: 2 * ratio is multiplied before it is cut, so both groups may differ by one channel.
     ends = [0, int(count * ratio), int(count * 2 * ratio), count]
     videos = reshape(unsqueeze(x, 1), [-1, frames, 0, 0, 0])
+    # Of each group a slice and a padding by one frame; both have gradients, so this needs no op of its own.
     parts = []
     for shift, first_channel, end in zip((1, -1, 0), ends[:-1], ends[1:], strict=True):
+        # A ratio below 1 / channels moves nothing, and slices without channels have no gradient op to run.
         if first_channel == end:
             continue
         runs = {"axes": [axis + 1], "starts": [first_channel], "ends": [end]}

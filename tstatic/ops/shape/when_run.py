@@ -21,6 +21,7 @@ R = TypeVar("R")
 def constant_of(x: Variable) -> int | None:
     """Returns the number that a Variable of one element is, if one op of the program says so; else ``None``."""
     writers = [op for op in x.block.ops if x.name in op.output_arg_names]
+    # With several writers, as in a loop, the value depends on when it is read.
     if len(writers) != 1:
         return None
     (op,) = writers
@@ -50,6 +51,7 @@ def by_axis(axis: Any, rank: int, build: Callable[[int], R], function: str, amon
         return build(check_axis(known, rank, "axis", function))
     number = emit_one("cast", {"X": axis}, {"in_dtype": axis.dtype, "out_dtype": "int64"})
     number = emit_one("reshape2", {"X": number}, {"shape": (1,)})
+    # Counted from the front before it is compared: -1 and rank - 1 name one axis.
     from_end = emit("less_than", {"X": number, "Y": as_variable(0, dtype="int64")})
     number = emit("where", {"Condition": from_end, "X": number + rank, "Y": number})
     axes = list(range(rank) if among is None else among)
@@ -65,6 +67,7 @@ def by_axis(axis: Any, rank: int, build: Callable[[int], R], function: str, amon
     for one in axes:
         same = emit("equal", {"X": number, "Y": as_variable([one], dtype="int64")})
         places = places + emit_one("cast", {"X": same}, {"in_dtype": same.dtype, "out_dtype": "int64"})
+    # Without the check, a number outside would silently take the last branch of switch_case.
     Assert(places > 0, [number])
     if len(axes) == 1:
         return build(axes[0])
@@ -90,6 +93,7 @@ def join_by_axis(
 
     def along(at: int) -> Variable:
         # A branch that does not run is planned too: sizes that may not fit are hidden from its plan.
+        # Known sizes along the other axes fit by the choice of `fitting`; unknown ones may turn out not to.
         open_axes = [d for d in range(rank) if d != at and any(s[d] == UNKNOWN for s in shapes)]
         return joined(at, [_of_open_sizes(item, open_axes) for item in items] if open_axes else items)
 
@@ -155,6 +159,7 @@ def squeeze_when_run(x: Variable, axes: Sequence[Any], name: str | None) -> Vari
     A size other than 1 of such an axis is an error in the run, since the number of axes is known before.
     """
     rank, gone = len(x.shape), len(axes)
+    # `taken` marks the axes that go: 1 for each, so that one named twice shows in the sum below.
     order = as_variable(list(range(rank)), dtype="int64")
     taken = emit_one("fill_any_like", {"X": order}, {"value": 0})
     for axis in axes:
