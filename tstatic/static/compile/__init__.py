@@ -165,11 +165,13 @@ class LoweredProgram:
     @cached_property
     def plan(self) -> Plan:
         """The plan, made on first use: an explanation does not need it."""
+        # Under the numerics that the fusions were made for: the flag may have changed since.
         with flags.using_numerics(self.numerics):
             return pipeline.lower(self.after, self.metas, self.build, self.device, self.target)
 
     def plan_on(self, chip: Target) -> Plan:
         """Returns the plan for a chip that need not be here."""
+        # As in `plan`.
         with flags.using_numerics(self.numerics):
             return pipeline.lower(self.after, self.metas, self.build, None, chip)
 
@@ -290,6 +292,7 @@ class Compilation:
         each = max(1, min(threads, usable_cpus()) // count)
         check = bool(flags.flag("FLAGS_check_nan_inf"))
         sessions = []
+        # Replicas that are alike share a lowering: its kernels are compiled once.
         for one in {id(one): one for one in self.replicas}.values():
             for var in one.before.reads:
                 if scope.array(var) is None:
@@ -401,6 +404,7 @@ def compile_program(
     device = device or cpu_device()
     used = flags.numerics() if numerics is None else numerics
     if family is None:
+        # Strict numerics round to float16 after every op, which a wider computation would not.
         widens = bool(program.mixed_precision) and device.name == "cpu" and used != "strict"
         family = family_of(program, build, list(feeds[0]), fetches, how, kept, widens)
     replicas = [

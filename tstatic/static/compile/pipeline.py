@@ -45,6 +45,7 @@ def passes_of(strategy: BuildStrategy) -> tuple[Pass, ...]:
     """Returns the passes that a strategy requires, in order: those that make others cheaper first, clean-ups last."""
     return (
         *((Pass("addto", addto),) if strategy.enable_addto else ()),
+        # Twice: first for less work in the passes between, then for what they leave unread.
         Pass("dce", dce),
         Pass("fold", fold),
         Pass("cse", cse),
@@ -125,6 +126,7 @@ def make_one(
         fused = fusion.rewrites(fusion, frozen, metas, log)
     else:
         fused = apply(fusion, frozen, metas, log, frozenset(f.switch for f in later))
+    # Only if something changed: the check walks the whole program.
     if fused is not before:
         verify(fused, fusion.name)
     return fused
@@ -150,6 +152,7 @@ def fuse(
     own = dict(metas)
     log = log if log is not None else Log()
     before = frozen
+    # Before the strategy's fusions, which then leave the ops of the user's own kernels and groups alone.
     frozen = with_user_kernels(frozen, own, log)
     frozen = apply_explicit_groups(shapes_from_contents(frozen, own), own, log)
     if frozen is not before:
@@ -198,6 +201,7 @@ def planned_kernels(
         try:
             planned[outputs] = kernel, choose(kernel, target, device)
         except NoRoomError as error:
+            # A kernel does not know which line of the user's code it comes from.
             op = next(one for one in frozen.ops if one.outputs == outputs)
             raise error.add_context(op=op.type, where=show(op.where)) from None
     frozen, metas, found = finish_together(frozen, metas, planned)
@@ -209,6 +213,7 @@ def _warn_of_splits(frozen: FrozenProgram, metas: Mapping[str, Meta], device: De
     found = outside_graphs(frozen, metas, device)
     if not found:
         return
+    # One op of each type, of six types at most: layers of the same kind would repeat the line.
     reasons = {one.op.type: f"`{one.op.type}`: {one.reason}" for one in found}
     warn_once(
         ("more than one graph", *reasons),
@@ -238,6 +243,7 @@ def lower(
     options = plan_options(strategy)
     if device is not None and strategy.chosen("allow_cuda_graph_capture"):
         _warn_of_splits(frozen, metas, device)
+    # A device without generated kernels runs the bodies of fused ops.
     if device is not None and not device.generated:
         streams = device.compute_streams
         return make_plan(unfused(frozen), metas, options, None, device.scratch_bytes, streams, device.block_use)

@@ -24,6 +24,7 @@ _FUSED = 'style="filled", fillcolor="#fde8d7"'
 def text(name: str) -> str:
     """Escapes a text for a quoted DOT string: quotes, backslashes, entities and unprintable characters."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
+    # Backslashes before quotes, whose escapes have some.
     return shown.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -69,6 +70,7 @@ class _Writer:
 
     def sub_block(self, sub_block: SubBlock, owner: str) -> None:
         """Adds the body of a control-flow op in a frame of its own; dashed edges lead to the inputs that its op gives it."""
+        # Names of a body may repeat those outside of it: its nodes are known by themselves.
         inner: dict[str, str] = {}
         self.lines.append(f"  subgraph cluster_{self.count} {{")
         self.lines.append(f'  label="block {sub_block.block}";')

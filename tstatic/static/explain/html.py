@@ -26,6 +26,7 @@ MOST_LISTED = 40
 
 def _beside(file: str) -> str:
     """Returns the text of a file that lies beside this one."""
+    # A checkout may have other line ends, and the digest of the page's policy covers every byte.
     return (get_data(__name__, file) or b"").decode().replace("\r\n", "\n")
 
 
@@ -57,6 +58,7 @@ def page(explanation: Explanation, max_ops: int = 60) -> str:
             fix="leave max_ops out, or pass for example 60",
         )
     drawing = explanation.drawing()
+    # Only the script with this digest runs, newlines included: text of the user's that slipped through would not.
     digest = base64.b64encode(hashlib.sha256(f"\n{SCRIPT}\n".encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     body = [
@@ -245,6 +247,7 @@ def _kernel(source: Mapping[str, Any], target: Target, same: int | None) -> str:
     )
 
 
+# These could end the script element; JSON reads their escapes as the same characters.
 def _refused(explanation: Explanation) -> str:
     parts = []
     for i, no in enumerate(explanation.refused):

@@ -222,11 +222,13 @@ def build_explanation(
     copy = made.program.clone()
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
+    # Only when it is asked for: each switch fuses the program anew.
     @cache
     def alone() -> dict[str, Only]:
         return {f.switch: only_one(f, frozen, metas) for f in FUSIONS if not getattr(build, f.switch)}
 
     def why(a: str, b: str) -> FusionAnswer:
+        # Questions may come after the flag has changed.
         with flags.using_numerics(made.first.numerics):
             return why_apart(Question(frozen, metas, log, build, operators, alone), names[a], names[b])
 
@@ -301,6 +303,7 @@ def _idle(frozen: FrozenProgram, metas: Mapping[str, Meta], log: Log, build: Bui
             counts = ", ".join(f"{n} x {code}" for code, n in codes.items())
             found[switch] = f"refused {counts}: {first.reason}"
             continue
+        # One for all switches, as it indexes the whole program; none if every switch acted.
         view = view or View(frozen, metas)
         found[switch] = why_idle(fusion, view, log.applied)
     return found

@@ -120,8 +120,10 @@ def why_apart(asked: Question, a: str, b: str) -> FusionAnswer:
     )
     on, off = _change(asked, switches, held, both)
     turned_on = _assigned(on, off)
+    # A refusal names the reason itself, so it comes before advice about switches.
     for no in log.refused:
         if _holds(no, (a, b)):
+            # That nothing helps is wrong where a change of switches was tried and does.
             own = "" if turned_on and no.change.startswith("nothing") else no.change
             change = ", or ".join(filter(None, (own, turned_on)))
             return apart(no.code, f" under {no.switch}: {no.code}, {no.reason}", change)
@@ -182,7 +184,9 @@ def _change(
         both: The ops.
     """
     general = [f.switch for f in FUSIONS if f.groups is not None and not getattr(asked.build, f.switch)]
+    # Where different fusions hold the two ops, both may have to go.
     fewer = [(name,) for name in held] + ([held] if len(held) > 1 else [])
+    # From the smallest change on: the first one that works is the answer.
     trials: Iterator[tuple[tuple[str, ...], tuple[str, ...]]] = iter(
         [
             *(((name,), ()) for name in switches),
@@ -206,6 +210,7 @@ def _together(asked: Question, pair: tuple[int, ...]) -> tuple[str, str, str]:
     if any(meta is None or UNKNOWN in meta.shape for meta in metas):
         return ("DYNAMIC", *explain_code("DYNAMIC"))
     try:
+        # The attempt tells why one kernel cannot hold both.
         loop_nest(ops, asked.metas, view.needed(set(pair)))
     except CodegenUnsupported as error:
         if error.code in REASONS:
@@ -213,6 +218,7 @@ def _together(asked: Question, pair: tuple[int, ...]) -> tuple[str, str, str]:
             why = f"no fusion joins them, and one kernel cannot hold both: {error.reason}"
             return error.code, why, explain_code(error.code, reader=reader)[1]
         return "NO_PATTERN", meaning, change
+    # Users can put `fuse_together` around what they write themselves, and not around what `minimize` appends.
     if any(op.role & OpRole.Backward for op in ops) or view.forbidden & set(pair):
         return "NO_PATTERN", meaning, change
     return "NO_PATTERN", meaning, "static.fuse_together() around both"
@@ -223,6 +229,7 @@ def _path(asked: Question, a: str, b: str) -> list[str]:
     view = asked.operators.view
     came: dict[str, str] = {}
     queue = [a]
+    # The queue grows in the loop: breadth first, which finds a shortest path.
     for value in queue:
         for reader in view.readers.get(value, ()):
             for made in view.ops[reader].writes():

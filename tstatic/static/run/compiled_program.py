@@ -127,6 +127,7 @@ class CompiledProgram:
         numerics: str | None = None,
     ) -> None:
         check_choice(numerics, (*flags.NUMERICS, None), "numerics", "CompiledProgram")
+        # Its strategies do not carry over.
         if isinstance(program_or_graph, CompiledProgram):
             program_or_graph = program_or_graph._program
         if not isinstance(program_or_graph, Program):
@@ -377,6 +378,7 @@ class CompiledProgram:
             raise self._without_shape(error, known) from None
         chip = chosen_for if isinstance(chosen_for, Target) else None
         plans = [one.plan if chip is None else one.plan_on(chip) for one in made.replicas]
+        # What is planned for another device must not replace the compilation that runs use.
         if chosen_for is None:
             self._history.compilation = made
         held = self._history.held_bytes + where.held_bytes()
@@ -524,6 +526,7 @@ class CompiledProgram:
             device=device,
         )  # fmt: skip
         last = self._history.compilation
+        # Transports are chosen when programs run; an explanation only shows them.
         if made.report is not None and last is not None and last.report is not None:
             made.report.choices = last.report.choices
         fleet = self._program.distributed

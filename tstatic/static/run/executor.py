@@ -225,6 +225,7 @@ class Executor:
         use_prune: bool,
         block: bool,
     ) -> Any:
+        # Threads and locks of the parent do not exist in a forked child.
         if self._closed or os.getpid() != self._pid:
             raise self._unusable()
         base, settings = (program, PLAIN) if isinstance(program, Program) else source_of(program)
@@ -238,10 +239,12 @@ class Executor:
         names, kept = fetch_names(fetch_list)
         if settings.parallel:
             where = settings.scope_for(where)
+        # Executors may share a scope: its lock keeps their runs apart.
         with self._lock, where.lock:
             try:
                 place, replicas = self._place_of(settings)
                 device = of_place(place if isinstance(place, Place) else place[0])
+                # Under the lock, so that batches reach runs in the order in which loaders give them.
                 if base.readers:
                     feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
                 if replicas is not None and replicas.outer is None and isinstance(place, tuple):
@@ -277,11 +280,13 @@ class Executor:
                         )
             except TstaticError as error:
                 raise error.add_context(where=show(user_line())) from None
+            # Before the run: an explanation then shows what a run that failed was compiled to.
             if settings.history is not None:
                 settings.history.compilation = entry.exact or entry.compilation
                 settings.history.last = key, count
             if settings.dry_run:
                 return [None] * count
+            # Asked before each step: another process may look up more rows than this one's plan has room for.
             if replicas is not None and (room := replicas.room(entry)) != entry.compilation.room:
                 key = key._replace(table_rows=room)
                 entry = (
@@ -298,6 +303,7 @@ class Executor:
             finish = partial(returned, base, names, count, lods, replicas, settings, return_numpy, return_merged)
             results: list[Any] = []
             try:
+                # A Python function in the program may run programs: `_cache_within` keeps their plans apart.
                 self._depth = depth + 1
                 if block:
                     results = run.execute()
@@ -306,6 +312,7 @@ class Executor:
             finally:
                 self._depth = depth
             entry = run.entry
+            # After the run, so that one that fails leaves the scope as it was.
             for name in entry.kept:
                 where.var(name).get_tensor()._write(feeds[0][name])
             if settings.history is not None:
@@ -358,6 +365,7 @@ class Executor:
         outer = world()
         key = joined_by(on)
         found = self._replicas.get(key)
+        # The process group was made anew, and compilations are bound to the old one's transports.
         if found is None or found.outer is not outer:
             if found is not None:
                 found.close()
@@ -429,6 +437,7 @@ class Executor:
                 family=cache.family(key),
                 room=key.table_rows,
             )
+            # One process for all: they may share the file system.
             if not rank:
                 write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
             devices = [key.device] if replicas is None else replicas.devices
