@@ -572,6 +572,7 @@ def check_sizes(shape: Sequence[int], arg: str = "shape", function: str = "", *,
                 fix = "take the size from paddle.shape(x)[0], or use paddle.full_like(x, ...) for a value shaped like x"
             what, wanted = f"{subject(arg, function)} {wrong}", f"sizes of at least {max(least, 0)}"
             raise _wrong_argument(ShapeError, what, wanted, list(shape), fix, "", function)
+    # Unknown sizes and 0 count as 1: the others alone may be too large.
     if math.prod(max(int(size), 1) for size in shape) > MAX_ELEMENTS:
         what, wanted = f"{subject(arg, function)} has more elements than can be addressed", "fewer than 2**60 elements"
         raise _wrong_argument(ShapeError, what, wanted, list(shape), f"check the {arg}", "", function)

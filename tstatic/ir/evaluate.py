@@ -215,12 +215,14 @@ def evaluate(
         **reserved: ``rng`` or ``run_block``, for op definitions that take them.
     """
     done = definition.complete(attrs or {})
+    # Sizes follow from values: the reference allocates its results.
     if definition.dynamic:
         return definition.ref.compute(ins, [None] * len(definition.outputs), done, reserved)
     metas = infer_outputs(definition, metas_of(ins), done)
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
     outs = allocate(metas)
+    # Infinities and NaN are results here, which need no warning.
     with computing(), np.errstate(all="ignore"):
         call_ref(definition, ins, outs, done, **reserved)
     return outs

@@ -241,6 +241,7 @@ def _slot_entries(slots: Any, given: Mapping[str, tuple[str, ...]], use: Callabl
     for slot in slots:
         row = given.get(slot.name)
         if slot.many:
+            # A hole keeps its place in a list; a single slot without a value is absent.
             entries.append(tuple(n if n == EMPTY else use(n) for n in row or ()))
         elif row and row[0] != EMPTY:
             entries.append(use(row[0]))
@@ -354,6 +355,7 @@ def freeze(
             # A persistable variable that no op touches is fetched from the scope as it is.
             reads[name] = frame.read(name)
         fetched.append((name, frame.current[name]))
+    # The last version of a persistable variable goes back to the scope, and no other.
     writes = {}
     for name in frame.written:
         var = block._find_var_recursive(name)

@@ -114,6 +114,7 @@ class Graph:
             attrs: Its attributes; those that are ``None`` are left out.
         """
         names = [v.name if v is not None else "" for v in inputs]
+        # ONNX leaves out inputs at the end; one in between has an empty name.
         while names and not names[-1]:
             names.pop()
         kind = dtype or next(v.dtype for v in inputs if v is not None)
@@ -125,6 +126,7 @@ class Graph:
     def const(self, value: Any, dtype: DType | None = None) -> Value:
         """Returns a constant; equal ones are one value."""
         array = np.asarray(value, None if dtype is None else dtype.np)
+        # By bytes: 0.0 equals -0.0, and NaN not even itself.
         key = (array.dtype.str, array.dtype.name, array.shape, array.tobytes())
         found = self._known.get(key)
         if found is None:
@@ -171,6 +173,7 @@ class Graph:
         target = list(shape)
         if x.dims == tuple(target):
             return x
+        # Without `allowzero`, a size of 0 copies the one at the same place.
         if 0 in target and UNKNOWN not in target:
             return self("Reshape", x, self.ints(target), dims=tuple(shape), allowzero=1)
         if target.count(UNKNOWN) > 1:
@@ -216,6 +219,7 @@ class Graph:
         return self("Transpose", x, dims=dims, perm=list(perm))
 
     def reduce(self, op: str, x: Value, axes: Sequence[int], keep: bool = False) -> Value:
+        # Without axes ONNX reduces over all of them.
         """Returns a reduction (``"Sum"``, ``"Mean"``, ``"Max"`` ...) over axes; over none it is the value itself."""
         if not axes and op in ("Sum", "Mean", "Max", "Min", "Prod"):
             return x
@@ -223,6 +227,7 @@ class Graph:
 
     def slice(self, x: Value, axis: int, start: int, end: int | None = None, step: int = 1) -> Value:
         """Returns a run of entries along an axis; ``None`` is the end in the direction of the step."""
+        # Beyond every size, which `Slice` takes as the end in its direction.
         far = 2**63 - 1 if step > 0 else -(2**63) + 1
         ends = self.ints([far if end is None else end])
         return self("Slice", x, self.ints([start]), ends, self.ints([axis]), self.ints([step]))

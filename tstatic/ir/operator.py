@@ -53,6 +53,7 @@ class _Owned(dict[str, Any]):
     def __deepcopy__(self, memo: Any) -> dict[str, Any]:
         return dict(self)
 
+    # dict's own `|=`, `setdefault` and `update` would write past `__setitem__` and its checks.
     def __ior__(self, other: Any) -> _Owned:  # type: ignore[override,misc]
         self.update(other)
         return self
@@ -150,6 +151,7 @@ class OperatorBase:
     """The part of :class:`~tstatic.ir.program.Operator` that only keeps its block."""
 
     __slots__ = (
+        # Without a dict each: a program has thousands of ops.
         "_attrs",
         "_inputs",
         "_outputs",
@@ -224,6 +226,7 @@ class OperatorBase:
 
     @inputs.setter
     def inputs(self, inputs: dict[str, tuple[str, ...]]) -> None:
+        # In a dict of the op's own: the caller may change the given one later.
         self._note("_inputs")
         self._inputs = OpSlots(self, inputs)
         self._touch()
@@ -246,6 +249,7 @@ class OperatorBase:
 
     @attrs.setter
     def attrs(self, attrs: dict[str, Any]) -> None:
+        # Checked first, so that a refused write changes nothing.
         complete = self.definition.complete(attrs)
         self._note("_attrs")
         self._attrs = OpAttrs(self, complete)
@@ -283,6 +287,7 @@ class OperatorBase:
         return {
             "op_role": self.role,
             "op_role_var": list(self.role_var),
+            # Paddle writes name scopes from the root on.
             "op_namescope": f"/{self.namescope}",
             "op_callstack": [f"at {show(self.where)}"] if self.where else [],
             "op_device": self.device,
@@ -301,6 +306,7 @@ class OperatorBase:
         """
         if name in self.attrs:
             value = self.attrs[name]
+            # Lists, as Paddle gives them.
             return list(value) if isinstance(value, tuple) else value
         automatic = self._automatic()
         if name in automatic:
@@ -326,6 +332,7 @@ class OperatorBase:
         elif name == "op_device":
             self.device = str(value)
         elif name == "op_namescope":
+            # As `_automatic` gives it, with the slash of the root.
             self.namescope = str(value).lstrip("/")
         else:
             spec = self.definition.attrs.get(name)

@@ -36,6 +36,7 @@ class PointwiseRef(ExpressionRef):
         self.attrs: frozenset[str] = frozenset(attrs)
         self.prepare = prepare
         self._codes: dict[Any, expr_numpy.Code] = {}
+        # For inputs that `prepare` has aligned: they broadcast by numpy's rule.
         self._aligned = self if prepare is None else PointwiseRef(inputs, outputs, attrs)
 
     def _code(
@@ -156,6 +157,7 @@ def derive_gradient(inputs: Sequence[str], outputs: Mapping[str, str], floats: S
         for out, text in outputs.items():
             inner = expr.diff(expr.parse(text), name)
             seed = expr.Node("var", value=f"d{out}")
+            # The incoming gradient inside the choice: outside, infinity times 0 would be NaN.
             if inner.op == "where" and inner.args[2] == expr.ZERO:
                 term = expr.make("where", inner.args[0], expr.make_term("mul", seed, inner.args[1]), expr.ZERO)
             else:
