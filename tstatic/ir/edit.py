@@ -77,13 +77,11 @@ def sub_blocks(op: Operator) -> list[int]:
 
 def used_blocks(program: Program) -> set[int]:
     """Returns the indices of the blocks that block 0 reaches."""
-    # Emptied but kept: attributes refer to blocks by their indices.
     found = {0}
     stack = [0]
     while stack:
         for op in program.blocks[stack.pop()].ops:
             for index in sub_blocks(op):
-                # Scripts feed labels to test programs, too, where nothing reads them.
                 if index not in found:
                     found.add(index)
                     stack.append(index)
@@ -94,11 +92,13 @@ def _drop_unused(program: Program, keep_data: bool) -> None:
     reached = used_blocks(program)
     for block in program.blocks:
         if block.idx not in reached:
+            # Emptied but kept: attributes refer to blocks by their indices.
             block.ops = []
     ops = [op for block in program.blocks for op in block.ops]
     touched = {name for op in ops for name in (*op.input_arg_names, *op.output_arg_names)}
     touched |= _offsets(program, touched)
     for block in program.blocks:
+        # Scripts feed labels to test programs, too, where nothing reads them.
         block.vars.drop([n for n, v in block.vars.items() if n not in touched and not (keep_data and v.is_data)])
     program._touch()
 

@@ -219,8 +219,8 @@ class Graph:
         return self("Transpose", x, dims=dims, perm=list(perm))
 
     def reduce(self, op: str, x: Value, axes: Sequence[int], keep: bool = False) -> Value:
-        # Without axes ONNX reduces over all of them.
         """Returns a reduction (``"Sum"``, ``"Mean"``, ``"Max"`` ...) over axes; over none it is the value itself."""
+        # Without axes ONNX reduces over all of them.
         if not axes and op in ("Sum", "Mean", "Max", "Min", "Prod"):
             return x
         return self(f"Reduce{op}", x, self.ints(axes), keepdims=int(keep))

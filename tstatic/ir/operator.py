@@ -150,8 +150,8 @@ def unknown(error: type[TstaticError], type: str, kind: str, name: str, known: I
 class OperatorBase:
     """The part of :class:`~tstatic.ir.program.Operator` that only keeps its block."""
 
+    # Without a dict each: a program has thousands of ops.
     __slots__ = (
-        # Without a dict each: a program has thousands of ops.
         "_attrs",
         "_inputs",
         "_outputs",
@@ -226,8 +226,8 @@ class OperatorBase:
 
     @inputs.setter
     def inputs(self, inputs: dict[str, tuple[str, ...]]) -> None:
-        # In a dict of the op's own: the caller may change the given one later.
         self._note("_inputs")
+        # In a dict of the op's own: the caller may change the given one later.
         self._inputs = OpSlots(self, inputs)
         self._touch()
 

@@ -233,7 +233,6 @@ def record(
             closed.flags.writeable = False
             made = closed.view(_Recorded)
             made._tape = tape
-            # By the function itself: recording computes nothing.
             return made
         if isinstance(value, list | tuple):
             return type(value)(map(wrap, value))
@@ -294,4 +293,5 @@ class Recording:
         if not self._left:
             self._calls, self._own_bytes = record(self._function, self._args, self._given) or (None, 0)
         self._left -= 1
+        # By the function itself: recording computes nothing.
         self._function(*self._args, **self._given)

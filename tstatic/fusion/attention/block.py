@@ -39,6 +39,7 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
     parts = []
     for number, ops in enumerate(groups):
         later = {v for group in groups[number + 1 :] for op in group for v in op.contents()}
+        # The gradient of the softmax names the result by an attribute, and has no slot for it.
         later |= {str(op.attrs[RESULT]) for group in groups[number + 1 :] for op in group if RESULT in op.attrs}
         more = summing if ops is middle else []
         kept = [v for op in (*ops, *more) for v in op.writes() if v in needed or v in later]
@@ -61,6 +62,7 @@ def groups_of(
         metas: Metadata of all values.
         needed: Values that are written to memory.
     """
+    # As a program of its own, in which the same searches find the parts.
     view = View(FrozenProgram(tuple(body), metas, {}, (), (), {}, {}), metas)
     core, back = _core_of(view)
     layouts = [*back.layouts.values()]
@@ -161,6 +163,7 @@ def backward_core(view: View, softmax: int) -> tuple[set[int], Ends, Ends, str]:
     assert backward is not None, "the gradient was found before"
     core = {*made_again(view, backward), *backward.indices}
     product, mixed = view.ops[backward.product], view.ops[backward.mixed]
+    # What moves gradients before what moves operands, which it may read, too.
     back = at_back(view, gradients_of(view, backward), core, scaled=True)
     front = operands_of(view, product, mixed, (*core, *back.indices))
     arriving = one(mixed.input(f"Out{GRAD}")) or ""

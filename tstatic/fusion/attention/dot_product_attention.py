@@ -51,6 +51,7 @@ dimensions in it, and what was saved of each row."""
 # -------------------------------------------------------------------------------------------------------------- rewriting
 def with_marks(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
     """Marks causal masks; they become constants of the program, and what makes them is removed."""
+    # Under strict numerics nothing is skipped, and masks stay in memory.
     if strict_numerics():
         return program
     view, masks = View(program, metas), Masks(program, metas)
@@ -132,6 +133,7 @@ class _Rewriting:
         meta = metas[scores]
         low = meta.dtype.is_low
         self.saving: list[FrozenOp] = []
+        # Kernels add up powers in float32, and what is saved has that sum's digits.
         wide = self._cast(self.saving, softmax, scores, float32) if low else scores
         total = self._new(f"{scores}@TOTAL", Meta((*meta.shape[:-1], 1), metas[wide].dtype))
         attrs = {"axis": (-1,), "keepdim": True, "reduce_all": False}
@@ -204,6 +206,7 @@ def saving_of(view: View, scores: str) -> tuple[int, ...]:
         found = [index]
         while view.ops[found[-1]].type in ("cast", "logsumexp"):
             value = one(view.ops[found[-1]].output("Out"))
+            # By the name that `_Rewriting` gives it.
             if value.startswith(f"{scores}@SAVED"):
                 return tuple(found)
             further = view.readers.get(value, ())
@@ -367,6 +370,7 @@ def core_kernel(
     body = for_kernel(body)
     whole, moved = body, Moved(body, metas)
     if not any(SAVED in op.attrs for op in body):
+        # In the program's order: queries times keys come first.
         product, mixed = (op for op in body if op.type == "matmul_v2")
         layouts = {one(e): moved.read(one(e)) for e in (product.input("X"), product.input("Y"), mixed.input("Y"))}
         layouts[one(mixed.output("Out"))] = moved.written(one(mixed.output("Out")))
@@ -379,6 +383,7 @@ def core_kernel(
         found = Attention(product, scores, body[at], tuple(op for op in others if op not in scores))
         lse = one(saving[-1].output("Out")) if saving else None
         return attention_kernel(found, mixed, metas, lse, saving, layouts, whole)
+    # Backwards: the gradient of the last product comes first.
     first_gradient, last_gradient = (op for op in body if op.type == "matmul_v2_grad")
     read = (last_gradient.input("X"), last_gradient.input("Y"), *map(first_gradient.input, ("Y", "Out@GRAD")))
     layouts = {one(e): moved.read(one(e)) for e in read}

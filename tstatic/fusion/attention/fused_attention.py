@@ -111,6 +111,7 @@ def _block(
     """Returns the products, their biases and the attention between them, or what is wrong with them; ``None``: no block."""
     product, mixed = view.ops[forward.product], view.ops[forward.mixed]
     operands = [one(e) or "" for e in (product.input("X"), product.input("Y"), mixed.input("Y"))]
+    # One product may make all three, which then lie in one value.
     sources = dict.fromkeys(front.layouts[v].value for v in operands)
     found = _named({*core, *front.indices, *back.indices})
     made = [_projection(view, v) for v in sources]
@@ -199,6 +200,7 @@ def _outer_use(view: View, found: Found) -> MatchRejected | None:
     reasons = [outer_use(view, found, "norm1", f"linear{n}") for n in FIRST if f"linear{n}" in found]
     products = {found[f"linear{n}"] for n in FIRST if f"linear{n}" in found}
     readers = view.readers[output_of(view.ops[found["norm1"]], "Y") or ""]
+    # Gradients read the normalised input wherever it is made: it stays in memory for them.
     others = [i for i in readers if i not in products and not view.ops[i].type.endswith("_grad")]
     return reasons[0] if others or (reasons[0] is not None and reasons[0].code != "EXTRA_READER") else None
 
@@ -221,6 +223,7 @@ def _attrs(view: View, found: Found) -> dict[str, object]:
     heads = view.metas[one(product.input("X")) or ""].shape
     attrs: dict[str, object] = {
         "pre_layer_norm": "norm1" in found,
+        # The weight is a layer's, [inputs, 3 * outputs].
         "transpose_qkv_wb": True,
         "num_heads": heads[-3] if len(heads) > 3 else 1,
         "add_residual": "residual" in found,
@@ -341,6 +344,7 @@ def _gradients_behind(view: View, found: Found) -> Found:
     products = [found[f"linear{n}"] for n in FIRST if f"linear{n}" in found]
     values = {v for i in products if (v := output_of(view.ops[i], f"X{GRAD}")) is not None}
     sums = [i for v in values for i in view.readers.get(v, ()) if view.ops[i].type == "sum" and not view.ops[i].body]
+    # A sum that has others beside these, or not all of them, is not the block's.
     if not sums or not values <= {*view.ops[sums[0]].contents()}:
         return {}
     more = {"sumx": sums[0]}

@@ -436,6 +436,7 @@ class _Gradients(AttentionModule):
             kept = self.metas[summed[0].value].numel
             batches = self.metas[next(iter(self.biases))].numel // (kept * s.rows)
             added = sums.finished(launches[-1], summed, batches * strips, kept, target)
+            # The first of them is the launch itself, which leaves the partial sums.
             launches += [one for one in added.launches[1:] if isinstance(one, Launch)]
             partials |= added.partials
         name = way.name if made != self.dtype.is_low else f"{way.name}, {'no ' * made}sums of rows before"

@@ -59,6 +59,7 @@ def _recomputing(match: Match) -> tuple[FrozenOp, ...]:
     same statistics and the same operations.
     """
     view, norm, act = match.view, match.op("norm"), match.op("act")
+    # Gradients of other activations read the activation's input, which is the norm's result itself.
     if {s.name for s in act.definition.inputs} != {"Out", "Out@GRAD"}:
         return ()
     places = [view.maker.get(str(act.input("Out")), -1)]

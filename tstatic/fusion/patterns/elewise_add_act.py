@@ -139,6 +139,7 @@ def _fuse(match: Match) -> Fused:
     first = match.ops["act"] < match.ops["add"]
     backward = add.type.endswith("_grad")
     attrs = {
+        # Paddle's order: the outer function first, so that `act(x + y)` is [act, add]; gradients run the other way.
         "functor_list": [act.type, add.type] if first == backward else [add.type, act.type],
         "axis": add.attrs["axis"],
     }

@@ -102,6 +102,7 @@ def _forward(view: View, first: int) -> Iterator[Proposal]:
     block_input = one(view.ops[first].input("X"))
     norm = maker_of(view, block_input, "Y", "layer_norm")
     rest = behind_last(view, found)
+    # A residual that adds the norm's own result shows that the norm ends the block before.
     if norm is not None and not is_read_by(view, rest.get("residual"), block_input):
         found = {"norm1": norm, **found}
     found |= rest
@@ -122,6 +123,7 @@ def _forward(view: View, first: int) -> Iterator[Proposal]:
                 found, "ATTRIBUTE", "what is added is not the block's input", "add the value that the block reads"
             )
             found = without(found, "residual", "norm2")
+    # The compiler comes later, and does these in passes over rows that it makes anyway.
     if ROWS_SWITCH in view.later:
         shorter = left_to_rows(view, found)
         if shorter != found:
@@ -147,6 +149,7 @@ def _core(view: View, first: int) -> Found | None:
         (i for i in view.readers.get(value or "", ()) if is_product(view.ops[i].definition) and not view.ops[i].body),
         None,
     )
+    # The value as a weight, or as both operands, is not the input of a second layer.
     if second is None or view.ops[second].input("X") != value or view.ops[second].input("Y") == value:
         return None
     found["linear2"] = second
@@ -160,6 +163,7 @@ def _attrs(view: View, found: Found, suffix: str = "") -> dict[str, object]:
         "pre_layer_norm": "norm1" in found,
         "act_method": act.type.removesuffix("_grad"),
         "add_residual": "residual" in found,
+        # A block on one device: parallel layers have a ring.
         "ring_id": -1,
     }
     if "approximate" in act.attrs:

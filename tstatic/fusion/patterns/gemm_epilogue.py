@@ -79,6 +79,7 @@ def _follow(view: View, start: int, value: str, types: Sequence[str] = (), masks
         masks: Include gradients that read a mask and may draw it again instead.
     """
     product, last, found = view.ops[start], start, list[int]()
+    # A value that completes a parameter's gradient ends the tail: later stages look for it.
     while len(found) < MOST_OPS and view.program.names.get(value, value) not in view.ops[last].role_var:
         followers = _followers(view, product, value)
         joining = [i for i in followers if _joins(view, product, i, value)]
@@ -97,6 +98,7 @@ def _follow(view: View, start: int, value: str, types: Sequence[str] = (), masks
         found.append(index)
         last = index
         value, *further = _results(view, product, index, view.metas[value].shape)
+        # Behind two results of the product's shape the tail would have to go on twice.
         if further:
             break
     return _Tail(tuple(found), value)
@@ -183,6 +185,7 @@ def _left_to_rows(view: View, product: FrozenOp, tail: _Tail) -> int:
     while count:
         op = view.ops[tail.ops[count - 1]]
         residual = op.type in _ADDS and sum(view.metas[v].shape == shape for v in op.contents()) > 1
+        # A dropout goes along with the residual behind it, and by itself stays with the product.
         if not residual and not _widens(view, op) and not (count < len(tail.ops) and draws(op.definition)):
             break
         count -= 1
@@ -320,6 +323,7 @@ def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
 
     Others stay: patterns of later fusions may look for them, and a mask that no kernel draws again is better stored.
     """
+    # Until nothing changes: what is removed brings further ops behind a product.
     while True:
         view = View(program, metas)
         behind = _behind(view)

@@ -55,6 +55,7 @@ def _product(view: View, op: FrozenOp) -> int | None:
         return None
     made = view.metas[grad]
     x, y = (view.metas[e] for e in view.ops[index].inputs if isinstance(e, str))
+    # A factor of another type would make the product in that type.
     return index if x == made and y.numel == 1 and y.dtype is made.dtype else None
 
 
@@ -195,6 +196,7 @@ def _fused(ops: Sequence[FrozenOp], products: Sequence[FrozenOp]) -> Fused:
     for slot_name in SHARED:
         column = _column(ops, slot_name)
         inputs[slot_name] = column[0] if column else None
+    # Gradients are read only, and have no slot among the results.
     del outputs["GradsOut"]
     return Fused("fused_adam", {**inputs, **scale}, outputs, _adam_attrs(first.attrs))
 

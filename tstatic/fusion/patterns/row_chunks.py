@@ -87,7 +87,9 @@ class Chunks:
             outputs.append(local[entry])
             if kind == WIDE:
                 self.wide.add(local[entry])
+        # A chunk has two axes: that of the classes is the last, with the rows in front of it.
         changed = {name: to for name, to in (("axis", -1), ("x_num_col_dims", 1)) if name in op.attrs}
+        # What puts the chunks together completes a parameter's gradient, and no chunk does.
         self.ops.append(replace(op, inputs=inputs, outputs=tuple(outputs), attrs={**op.attrs, **changed}, role_var=()))
 
     def _collect(

@@ -102,6 +102,7 @@ def group_of(view: View, product: int, loss: int) -> RowGroup:
         (found,) = products_of(op, view.metas)
     except CodegenUnsupported as unfit:
         raise MatchRejected(unfit.code, unfit.reason, reader=op.type) from None
+    # A chunk is a slice: its rows have to lie side by side in memory.
     if view.metas[found.b].rank != 2 or found.trans_a:
         raise MatchRejected("NOT_A_MATRIX", f"{op.type} does not multiply rows with one matrix")
     group = RowGroup(product, loss, found.rows, found.depth, found.columns)
@@ -178,6 +179,7 @@ def _place_gradient(view: View, group: RowGroup, op: FrozenOp, wide: str) -> Non
 def _place_reshape(view: View, group: RowGroup, op: FrozenOp, source: str) -> None:
     out = one(op.outputs[0])
     kept = group.kinds.get(source) == WIDE and out is not None and _by_size(view, group, out) == WIDE
+    # Other results, such as XShape, would be those of the whole value.
     if not kept or any(view.readers.get(v) for v in op.writes() if v != out):
         raise MatchRejected("EXTRA_READER", value=source, reader=op.type)
     group.note(op, str(out), WIDE)
@@ -199,6 +201,7 @@ def reshaped(view: View, op: FrozenOp) -> str | None:
     source = one(op.inputs[0]) if op.inputs else None
     if definition.view is None or source is None or any(op.inputs[1:]) or UNKNOWN in view.metas[source].shape:
         return None
+    # The op's own view of a sample tells, and touches none of its memory.
     sample = np.empty(view.metas[source].shape, np.bool_)
     shown = definition.view(sample, **definition.pick(definition.view, op.attrs))
     whole = shown is not None and shown.size == sample.size and shown.flags.c_contiguous

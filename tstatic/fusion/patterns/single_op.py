@@ -67,6 +67,7 @@ def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     except CodegenUnsupported:
         return op
     read = tuple(dict.fromkeys(b.value for b in kernel.inputs))
+    # Inputs without content, of which the op needs the shape: their memory may be reused.
     shapes = tuple(v for v in dict.fromkeys(op.reads()) if v not in read)
     definition = OpDef(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
     return FrozenOp(

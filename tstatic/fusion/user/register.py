@@ -100,6 +100,7 @@ def register_kernel(
                 received=taken[0],
                 fix=f"rename the attribute, for example to '{taken[0]}_value'",
             )
+        # A notebook cell that runs again: the old definition goes when the new one has passed all checks.
         if known is not None:
             _forget(name)
         stated = {"slots": slots, "infer": infer, "attrs": dict(attrs or {}), "grad": grad}
@@ -128,6 +129,7 @@ def register_kernel(
             pairs = dict(zip((s.name for s in inputs), args, strict=True))
             return emit(op, pairs, given, name=name)
 
+        # `build` has a parameter of that name.
         op = name
         build.__name__ = build.__qualname__ = source.name
         build.__doc__ = function.__doc__
@@ -182,6 +184,7 @@ def _check_slots(name: str, slots: Any) -> tuple[Any, Any]:
 
 def _forget(name: str) -> None:
     for type in (name, f"{name}_grad"):
+        # Another operator may have the gradient's name.
         if type == name or (type in OPS and OPS[type].of == name):
             OPS.pop(type, None)
 
@@ -200,6 +203,7 @@ class _Infer:
 
     def __call__(self, *metas: Meta, **attrs: Any) -> Any:
         if self.stated is None:
+            # Without a rule, results are like the first input.
             return metas[0] if len(self.outputs) == 1 else tuple(metas[0] for _ in self.outputs)
         answer = self.stated(*metas, **accepted(self.stated, attrs))
         rows = [answer] if len(self.outputs) == 1 else answer
@@ -218,6 +222,7 @@ class _Infer:
         if isinstance(row, Meta):
             return row
         shape, dtype = row, like.dtype
+        # Not a shape of two sizes, which are ints: a shape and a dtype.
         if isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], tuple | list):
             shape, dtype = row[0], dtype_of(row[1])
         if not isinstance(shape, tuple | list) or not all(isinstance(n, int) and n >= -1 for n in shape):
@@ -282,6 +287,7 @@ class _Reference:
                 fix="correct one of the two",
                 op=self.op,
             )
+        # What `unsafe` would drop without a word: imaginary parts, and fractions.
         if array.dtype.kind == "c" or array.dtype == object or (array.dtype.kind == "f" and out.dtype.kind in "biu"):
             raise DTypeError(
                 f"the reference of '{self.op}' returned another dtype than 'infer' says",
@@ -380,6 +386,7 @@ def _expressions(name: str, sources: list[str], grad: Mapping[str, str], unstate
             received=str(error),
             fix="see docs/ops.md for the functions, or give a numpy function",
         ) from None
+    # Gradients that arrive are slots of the op, whether an expression names them or not.
     read = [s for p, s in params.items() if p in used or s.endswith(GRAD)]
     return GradOp(
         f"{', '.join(read)} -> {', '.join(grad)}", pointwise=dict(grad), grad=DERIVE, unstated=tuple(unstated)
@@ -416,6 +423,7 @@ def _by_kernel(
                 continue
             value = forward[slot[: -len(GRAD)]]
             found = ctx.out_grads.get(value)
+            # An output that no gradient reaches counts as having zeros.
             if found is None:
                 found = ctx.fresh(value)
                 specs.append(OpSpec("fill_zeros_like", {"X": [value]}, {"Out": [found]}))

@@ -20,6 +20,7 @@ def registration_text(kernel: UserKernel) -> str:
     Raises:
         ProgramError: If a source is not available, or a function uses something that text cannot express.
     """
+    # By name: a helper that several functions use is written once.
     parts: dict[str, str] = {}
     texts: list[str] = []
     _write(kernel, parts, texts)

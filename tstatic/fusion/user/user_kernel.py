@@ -104,6 +104,7 @@ def collect(function: FunctionType, parts: dict[str, str], what: str, jit: bool)
     own = {a.arg for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs)}
     own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     inside = [n for statement in node.body for n in ast.walk(statement)]
+    # Of a kernel annotations count: `tl.constexpr` is one.
     annotations = [n for a in node.args.args if a.annotation for n in ast.walk(a.annotation)] if jit else []
     carry_names(function, (*annotations, *inside), own, parts, what, jit)
     lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
@@ -146,6 +147,7 @@ def _carry(name: str, value: Any, parts: dict[str, str], what: str, jit: bool, u
         parts[name] = f"from {inner.__module__} import {inner.__name__}" + (
             f" as {name}" if inner.__name__ != name else ""
         )
+    # A kernel calls only functions that are jitted themselves.
     elif inner is not None and (not jit or inner is not value):
         collect(inner, parts, what, jit)
     else:
@@ -195,6 +197,7 @@ class UserKernel:
         shapes = [metas[str(e)] for e in op.inputs] + found
         if any(0 in m.shape for m in shapes):
             raise CodegenUnsupported("EMPTY", f"{op.type} has no elements", op)
+        # For the chip by default: of its numbers only the types are needed here.
         _, given = self._launch(shapes, op.attrs)
         operands: dict[str, tuple[str, DType]] = {}
         partials: dict[KernelLocal, tuple[int, DType]] = {}
@@ -296,6 +299,7 @@ class UserKernel:
             collect(function, parts, "the reference", jit=False)
         except ProgramError:
             raise NoNameError(self.op) from None
+        # The script has imported numpy itself.
         reference.helpers.update({n: t for n, t in parts.items() if n != "np"})
         attrs = accepted(function, op.attrs).items()
         named_ = [f"{n}={v!r}" for n, v in attrs if isinstance(v, bool | int | float | str)]
@@ -317,6 +321,7 @@ def _output_metas(op: FrozenOp, metas: Mapping[str, Meta]) -> list[Meta]:
 def _type_of(number: Any) -> str:
     if isinstance(number, float):
         return "fp32"
+    # What does not fit into 32 bits.
     return "i64" if abs(int(number)) >= 1 << 31 else "i32"
 
 

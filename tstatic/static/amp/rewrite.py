@@ -224,8 +224,8 @@ class Rewrite:
                 # An op that keeps its types reads what this rewrite converted in the type that it was built with.
                 wanted = dtype if dtype is not None or op.type == "cast" else self._original.get(name)
                 if var is None or wanted is None or var.dtype is wanted or not _converts(var.dtype):
-                    # One cast serves all readers in the block until the variable is written again.
                     continue
+                # One cast serves all readers in the block until the variable is written again.
                 if (name, wanted) not in casts:
                     casts[name, wanted] = self._cast(block, op, name, wanted, before)
                     added.append((name, var.dtype.name))
@@ -443,7 +443,7 @@ def cast_parameters_to_fp16(
             continue
         rounded = np.asarray(found.get_tensor()).astype(dtype.np)
         found.get_tensor().set(rounded)
-        # Else the first update would put the unrounded value back.
         master = (master_weights or {}).get(parameter.name)
+        # Else the first update would put the unrounded value back.
         if rewrite_master_weight and master is not None:
             values.var(master.name).get_tensor().set(rounded.astype(np.float32))

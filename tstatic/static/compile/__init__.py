@@ -171,7 +171,6 @@ class LoweredProgram:
 
     def plan_on(self, chip: Target) -> Plan:
         """Returns the plan for a chip that need not be here."""
-        # As in `plan`.
         with flags.using_numerics(self.numerics):
             return pipeline.lower(self.after, self.metas, self.build, None, chip)
 

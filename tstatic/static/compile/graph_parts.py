@@ -139,9 +139,9 @@ def graph_parts(
 
 
 def _splits(op: FrozenOp, metas: Mapping[str, Meta], device: Device, exchanged: Report | None) -> str:
-    # A graph holds the sizes of the run that was captured, so that an unknown one keeps a step out.
     if op.definition.collective and exchanged is not None and exchanged.captures(op):
         return ""
+    # A graph holds the sizes of the run that was captured, so that an unknown one keeps a step out.
     sized = all(v in metas and UNKNOWN not in metas[v].shape for v in (*op.reads(), *op.writes()))
     return device.splits(op, "" if sized else "dynamic")
 

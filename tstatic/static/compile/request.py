@@ -157,9 +157,9 @@ def fetch_names(fetch_list: Any) -> tuple[list[str], list[Operator]]:
     """
     names: list[str] = []
     kept: list[Operator] = []
-    # Lists first: a look at an abstract class costs more than the rest of this check.
     if fetch_list is None:
         return names, kept
+    # Lists first: a look at an abstract class costs more than the rest of this check.
     if type(fetch_list) is not list and isinstance(fetch_list, Mapping | set):
         raise FeedTypeError(
             "Currently, The fetch_list type only should be list or tuple, but the input type is "

@@ -247,7 +247,6 @@ def _kernel(source: Mapping[str, Any], target: Target, same: int | None) -> str:
     )
 
 
-# These could end the script element; JSON reads their escapes as the same characters.
 def _refused(explanation: Explanation) -> str:
     parts = []
     for i, no in enumerate(explanation.refused):
@@ -288,6 +287,7 @@ def _data(explanation: Explanation, drawing: Drawing | None, most_open: int) -> 
             "after": _view(drawing.after, drawing.notes_after, drawing.bytes_after, colours, most_open),
         }
     text = json.dumps(data, separators=(",", ":"), sort_keys=True)
+    # These could end the script element; JSON reads their escapes as the same characters.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -377,8 +377,8 @@ def load_model_files(
     while True:
         content = checkpoint.read(path, writer)
         program = read_model(content, path)
-        # A model without variables may have been saved without a file of values.
         wanted = persistables(program)
+        # A model without variables may have been saved without a file of values.
         data = files.read([path, *(paths_of(wanted) if wanted else ())], writer=writer)
         # The program says which files to read with it, and another process may have saved another one meanwhile.
         if data.pop(path) == content:

@@ -129,11 +129,11 @@ class PreparedRun:
             NoRoomError: If a kernel has no other way.
         """
         known = -1
-        # A plan for which the device refused nothing new would fail in the same way again.
         while True:
             _fusion.warning("%s; its next way is tried: %s", error.what, error.received)
             self.entry, self.replicas = self.compile_again(self.replicas, own=True)
             refusals = self.entry.compilation.first.device.refusals
+            # A plan for which the device refused nothing new would fail in the same way again.
             if len(refusals) == known:
                 raise error
             known = len(refusals)
