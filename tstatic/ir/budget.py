@@ -81,6 +81,7 @@ class Budget:
         self.left -= memory
         self.worked += STEP
         if self.left < 0 or self.worked > self.most_work:
+            # One of the two raises, and says what is used up.
             self.spend(0)
             self.work(0)
 

@@ -234,6 +234,7 @@ def _clean_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
 def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str, ...]],
          attrs: dict[str, Any], automatic: Mapping[str, Any], where: Where | None) -> Operator:  # fmt: skip
     program = block.program
+    # One attribute of a file can make its op build thousands.
     if (cost := building.get()) is not None:
         cost.step(OP)
     role = int(automatic.get("op_role", program._role))

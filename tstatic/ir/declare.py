@@ -139,6 +139,7 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
         ShapeError: For a size below -1, or more elements than can be addressed.
     """
     wrong = partial(_refusal, function, name)
+    # One number is the size of one axis.
     if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
         shape = [shape]
     if not isinstance(shape, list | tuple):

@@ -65,6 +65,7 @@ def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, A
         _check_takes_complex(definition, metas)
         metas = [_each(_part, m) for m in metas]
     result = definition.infer(*metas, **definition.pick(definition.infer, attrs))
+    # Rules may return a single output bare, and a list for a slot of several.
     if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
         result = (result,)
     for one in result:

@@ -311,6 +311,7 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False, 
             return call(*args, **kwargs)
         except Exception as error:
             misfit(error)
+            # With the caller's frame: errors of the library's own calls pass as they are.
             typed = refusal(error, sys._getframe(1), shown, name, args, kwargs)
             if typed is not None:
                 raise typed from error
@@ -324,6 +325,7 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False, 
             if opened is None:
                 HERE.journal = journal
             if restored and args:
+                # A refused method leaves its object's attributes as they were.
                 note_object(args[0])
             if not of_fluid or opened is not None:
                 return call(*args, **kwargs)

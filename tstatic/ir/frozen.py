@@ -390,6 +390,7 @@ def _check_external(program: Program, name: str, feeds: Sequence[str], ops: Sequ
     var = program.global_block()._find_var_recursive(name)
     if var is not None and var.persistable:
         return
+    # The user's line in the message is that of an op which needs the value.
     reader = next((op for op in ops if name in op.reads()), None)
     owner = next((v for v in program.global_block().vars.values() if v.is_data and name in v.lod), None)
     if owner is not None:
@@ -456,6 +457,7 @@ def verify(program: FrozenProgram, after: str) -> None:
 
 def _report(program: FrozenProgram, index: int, message: str, after: str) -> str:
     lines = [f"after pass '{after}': {message}"]
+    # Five ops before it and two behind show what the pass did there.
     for i in range(max(0, index - 5), min(len(program.ops), index + 3)):
         lines.append(f"  {i:5d}  {program.ops[i]!r}")
         if i == index:

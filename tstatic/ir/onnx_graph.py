@@ -117,6 +117,7 @@ class Graph:
         # ONNX leaves out inputs at the end; one in between has an empty name.
         while names and not names[-1]:
             names.pop()
+        # Most of ONNX's operators give the type of their first input.
         kind = dtype or next(v.dtype for v in inputs if v is not None)
         results = [Value(self.fresh(), kind, dims) for _ in range(count or 1)]
         given = {n: v for n, v in attrs.items() if v is not None}

@@ -324,6 +324,7 @@ class OperatorBase:
         return {**{n: self.attr(n) for n in self.attrs}, **self._automatic()}
 
     def _set_attr(self, name: str, value: Any) -> None:
+        # All four: which of them the name means is found below.
         self._note("role", "role_var", "device", "namescope")
         if name == "op_role":
             self.role = int(value)

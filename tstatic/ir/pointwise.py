@@ -125,6 +125,7 @@ def torch_lowering(
                 result = torch.full_like(like, result) if places[i] is None else places[i].fill_(result)
             if result is not places[i]:
                 if result.dtype.is_floating_point and like.dtype.is_floating_point:
+                    # Low precision was computed in float32: this is the one rounding.
                     result = result.to(like.dtype)
                 if places[i] is not None:
                     result = places[i].copy_(result)

@@ -104,6 +104,7 @@ class TileSize:
                 count *= 2
             if count == 1:
                 return None
+            # Multiples but for the last bound, which takes the rest.
             bounds = [*(whole * i // count * multiple for i in range(count)), items]
             found = [slice(a, b) for a, b in itertools.pairwise(bounds)]
         elif most:

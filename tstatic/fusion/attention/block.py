@@ -113,6 +113,7 @@ def _by_shape(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[F
     for op in ops:
         own = max((metas[v].shape for v in (*op.contents(), *op.writes())), key=lambda shape: (len(shape), shape))
         shape = next((place[v] for v in op.reads() if v in place), own)
+        # What is made of a group's values is in the group, whatever its own shape.
         place |= dict.fromkeys(op.writes(), shape)
         groups.setdefault(shape, []).append(op)
     return list(groups.values())

@@ -64,6 +64,7 @@ def with_marks(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgr
             marked |= {forward.behind_scores[place]: op for place, op in found.items()}
     if not marked:
         return program
+    # Constants from here on: what made them is dropped.
     made = {v for v in masks.kept if v in view.maker}
     ops = [marked.get(i, op) for i, op in enumerate(view.ops) if not made.issuperset(op.writes()) or not op.writes()]
     return without_unused(program.edit(ops=tuple(ops), constants={**program.constants, **masks.kept}))
@@ -368,6 +369,7 @@ def core_kernel(
         summing: Gradients of adds of biases that the gradient's kernel is to compute, too: sums over rows of what it writes.
     """
     body = for_kernel(body)
+    # The check of a module that runs alone computes the moves, which the kernel does without.
     whole, moved = body, Moved(body, metas)
     if not any(SAVED in op.attrs for op in body):
         # In the program's order: queries times keys come first.

@@ -418,6 +418,7 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
         if trained and "linear2" in made[0]:
             found = {**made[0], **behind_last(view, made[0])}
             # A gradient has the position of its forward op.
+            # Without an outer dropout that is the softmax, which draws nothing.
             drawn.add(view.ops[found.get("dropout2", index)].position)
             adds |= {view.ops[i].position for n, i in found.items() if view.ops[i].type == "elementwise_add"}
             blocks.add(view.ops[index].position)

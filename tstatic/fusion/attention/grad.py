@@ -410,6 +410,7 @@ class _Gradients(AttentionModule):
         given = next(p for p in delta_parameters if p.name == "given")
         unread = "delta" if made else "out"
         blocks = {id(p): self._programs(p) for p in way.parts}
+        # Gradients in smaller blocks have more strips: all leave as many, the others with zeros.
         strips = max((n for own in blocks.values() for n in own), default=1)
         launches: list[Launch] = []
         partials: dict[KernelLocal, tuple[int, DType]] = {}

@@ -354,6 +354,7 @@ class LibraryWay:
         trans_b: bool = False,
     ) -> LibraryProduct:
         s = self.module.sizes
+        # In buffers the matrices of a run lie one behind the other.
         held = Matrices(shape := (*(n for _, n in cut.along), s.rows, s.columns), steps_of(shape))
 
         def value(name: str) -> str:

@@ -63,6 +63,7 @@ def _recomputing(match: Match) -> tuple[FrozenOp, ...]:
     if {s.name for s in act.definition.inputs} != {"Out", "Out@GRAD"}:
         return ()
     places = [view.maker.get(str(act.input("Out")), -1)]
+    # -1 gives the last op of the program, and is refused below.
     forward = view.ops[places[0]]
     if places[0] < 0 or forward.type != act.definition.of or dict(forward.attrs) != dict(act.attrs):
         return ()

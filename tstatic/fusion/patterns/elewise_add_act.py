@@ -121,6 +121,7 @@ def _fuse_recomputed(match: Match) -> Fused:
     add = match.op("add") if "add" in match.ops else None
     inner = str(act.output("X@GRAD"))
     follows = [view.ops[i].type for i in dict.fromkeys(view.readers.get(inner, ()))] == ["elementwise_add_grad"]
+    # The longer pattern, with the add's own gradient, fits here as well.
     if add is None and follows and inner not in view.fetched and inner not in view.kept:
         raise MatchRejected("ATTRIBUTE", "the add's gradient follows", "nothing: the fusion of the add includes it")
     attrs = {"functor_list": ["elementwise_add", act.type], "axis": recomputed.attrs["axis"]}
@@ -136,6 +137,7 @@ def _fuse(match: Match) -> Fused:
     if "recomputed" in match.ops:
         return _fuse_recomputed(match)
     add, act = match.op("add"), match.op("act")
+    # By position in the program, where a gradient begins with the outer function.
     first = match.ops["act"] < match.ops["add"]
     backward = add.type.endswith("_grad")
     attrs = {

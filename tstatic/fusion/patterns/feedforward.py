@@ -218,6 +218,7 @@ def _backward(view: View, second: int) -> Iterator[Proposal]:
             yield refused(found, "ATTRIBUTE", OTHER_AXES, "set begin_norm_axis to the last axis")
             found = without(found, name, *others)
     if ROWS_SWITCH in view.later:
+        # The compiler makes the norm's gradient together with its neighbours.
         shorter = without(found, "norm1", "sum1") if "norm1" in found else found
         total = output_of(view.ops[shorter["sum1"]], "Out") if "sum1" in shorter else None
         if any(works_on_rows(view.ops[i].definition) for i in view.readers.get(total or "", ())):
@@ -252,6 +253,7 @@ def _gradient_core(view: View, second: int) -> Found | None:
     bias = bias_gradient(view, value)
     if bias is not None:
         found["bias1"] = bias
+        # Where the add's identity gradient is gone, the product reads what arrives.
         value = passed_on(view.ops[bias]) or value
     first = next(
         (

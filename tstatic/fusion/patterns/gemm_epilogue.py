@@ -226,6 +226,7 @@ def _accumulates(view: View, index: int, value: str) -> _Tail:
     tail = _follow(view, index, value, _ADDS)
     if not tail.ops:
         return tail
+    # The sum alone: what follows it reads other gradients.
     first = tail.ops[:1]
     last = max(view.maker.get(v, -1) for v in view.ops[first[0]].reads())
     return _Tail(first if last == index else (), value)
@@ -285,6 +286,7 @@ def _fuse(view: View, index: int, tail: tuple[int, ...], total: tuple[int, ...])
     out = _results(view, op, tail[-1], shape)[0]
     act = next((o for o in ops if o.definition.activation), None)
     needed = set(view.needed(inside)) - {out}
+    # Paddle's op saves one value; others are outputs without a name there.
     saved = next((v for o in (op, *ops) for v in o.writes() if v in needed and view.metas[v].dtype.is_float), None)
     slots = {"X": one(op.input("X")), "Y": one(op.input("Y")), "Bias": _bias(view, ops[0])}
     named = {**attrs, "activation": "none" if act is None else act.type, **(act.attrs if act is not None else {})}

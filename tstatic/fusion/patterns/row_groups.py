@@ -168,6 +168,7 @@ def _place_gradient(view: View, group: RowGroup, op: FrozenOp, wide: str) -> Non
     """Records the gradient of the product itself."""
     product = view.ops[group.product]
     same = op.definition.of == product.type and op.attrs == product.attrs
+    # The gradient of another product may read the logits as its operand.
     if not same or op.inputs[:2] != product.inputs or wide in op.inputs[:2]:
         raise MatchRejected("EXTRA_READER", value=wide, reader=op.type)
     for slot, kind in ((f"X{GRAD}", MATRIX), (f"Y{GRAD}", SUM)):
@@ -249,6 +250,7 @@ def _place_formula(view: View, group: RowGroup, op: FrozenOp, wide: str) -> None
                 "SHAPE_MISMATCH", f"'{value}' of {op.type} has the shape {list(view.metas[value].shape)}",
                 "give it one number per row, one per class in a value of rank 1 or 2, or one for all",
             )  # fmt: skip
+        # Of what only the shape is read another op has said more.
         if aligned is not None or value not in group.kinds:
             group.note(op, value, kind)
     for position, entry in enumerate(op.outputs):

@@ -92,6 +92,7 @@ def register_kernel(
                 received=", ".join(source.parameters),
                 fix=f"add a parameter '{wrong[0]}'" if missing else f"make '{wrong[0]}' a pointer",
             )
+        # Names alone tell a kernel's pointers, attributes and options apart.
         taken = sorted(set(attrs or {}) & {*pointers, *OPTIONS, "name"})
         if taken:
             raise ProgramError(
@@ -150,6 +151,7 @@ def _check_name(name: Any) -> OpDef | None:
             fix="register_kernel('my_op', ...), for example",
         )
     known = OPS.get(name)
+    # Only kernels of users are replaced.
     if known is not None and known.kernel is None:
         raise ProgramError(
             f"there is an operator '{name}' already",
@@ -320,7 +322,9 @@ def _gradient(name: str, slots: str, grad: Any) -> Any:
         if isinstance(values[0], str):
             unstated = [t.removesuffix(GRAD) for t in targets if t not in stated and t not in meant]
             return _expressions(name, sources, {t: grad[t] for t in stated}, unstated)
+        # One function or kernel under all names: `_stated` has checked it.
         grad = values[0]
+    # What `register_kernel` returns carries the type of its op.
     other = OPS.get(getattr(grad, "op", ""))
     if other is not None:
         return _by_kernel(name, sources, stated, other, [t for t in targets if t not in meant])

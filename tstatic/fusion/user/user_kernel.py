@@ -102,6 +102,7 @@ def collect(function: FunctionType, parts: dict[str, str], what: str, jit: bool)
             fix="define it with `def`",
         )
     own = {a.arg for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs)}
+    # A name that is assigned inside hides one outside.
     own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     inside = [n for statement in node.body for n in ast.walk(statement)]
     # Of a kernel annotations count: `tl.constexpr` is one.
@@ -119,6 +120,7 @@ def carry_names(
     known = inspect.getclosurevars(function)
     outside = {**known.globals, **known.nonlocals}
     for name in dict.fromkeys(n.id for n in nodes if isinstance(n, ast.Name)):
+        # `getclosurevars` looks at the code, in which annotations may not be.
         value = outside.get(name, function.__globals__.get(name))
         if name not in own and name not in parts and not hasattr(builtins, name) and value is not None:
             _carry(name, value, parts, what, jit, function)
@@ -126,6 +128,7 @@ def carry_names(
 
 def _unannotated(node: ast.FunctionDef) -> str:
     """Returns a function's source without decorators and annotations, whose names only the user's file imports."""
+    # A copy: callers read the annotations of the node.
     bare = copy.deepcopy(node)
     bare.decorator_list, bare.returns = [], None
     for argument in (*bare.args.args, *bare.args.posonlyargs, *bare.args.kwonlyargs):
@@ -227,6 +230,7 @@ class UserKernel:
             types = [f"*{p.type}" if p.kind == "pointer" else _type_of(numbers[p.name])
                      for p in parameters if p.kind != "constant"]  # fmt: skip
             constants = {p.name: numbers[p.name] for p in parameters if p.kind == "constant"}
+            # Triton's own default.
             warps = int(given.get("num_warps", 4))
             launch = Launch(self.source.name, grid, tuple(arguments), constants, warps, tuple(types))
             return Launches((launch,), partials)

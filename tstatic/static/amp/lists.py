@@ -18,6 +18,7 @@ __all__ = ["AutoMixedPrecisionLists"]
 @cache
 def marked(mark: str) -> set[str]:
     """Returns the types of the forward ops with a mark of mixed precision."""
+    # Backward ops follow their forward ops, and are on no list.
     return {type for type in OPS if OPS[type].amp == mark and not OPS[type].of}
 
 

@@ -411,6 +411,7 @@ def compile_program(
         # Not strict: an explanation gives the feeds of the first replica only.
         for mine, metas in zip(family.programs, feeds, strict=False)
     ]
+    # Inference, fusions and kernels are done once for each pair of program and feeds.
     distinct = {_alike(*one): one for one in replicas}
     known = {alike: _inferred(*one) for alike, one in distinct.items()}
     rows: tuple[int, ...] = ()

@@ -62,6 +62,7 @@ def plan_options(strategy: BuildStrategy) -> PlanOptions:
         inplace=strategy.enable_inplace and not flags.flag("FLAGS_check_nan_inf"),
         sequential=strategy.enable_sequential_execution or strategy.sequential_run or strategy.fix_op_run_order,
         events=not strategy.remove_unnecessary_lock,
+        # Only set to False it turns graphs off: unset it leaves them to the flag.
         graphs="off" if strategy.chosen("allow_cuda_graph_capture") is False else flags.graph_mode(),
     )
 
@@ -89,6 +90,7 @@ def simplify(
     frozen = freeze(program, feeds, fetches, starts_loss_gradient if customized else None)
     if scale != 1.0:
         frozen = scaled(frozen, scale)
+    # First, so that the passes behind it see one float type.
     widening = (Pass("wide halves", wide_halves),) if widens else ()
     return run_passes(frozen, (*widening, *passes_of(strategy)))
 
@@ -248,6 +250,7 @@ def lower(
         streams = device.compute_streams
         return make_plan(unfused(frozen), metas, options, None, device.scratch_bytes, streams, device.block_use)
     if strict_numerics():
+        # A kernel for each op: alone it has the bits that it has in a group.
         frozen, target = kernel_per_op(frozen, metas), target.strict
     else:
         frozen = kernel_per_draw(frozen, metas)

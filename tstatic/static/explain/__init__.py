@@ -444,6 +444,7 @@ def _made(e: Explanation) -> list[str]:
     saved = {kind: sum(e.saved[i].nbytes for i in row) if e.saved else 0 for kind, row in kinds.items()}
     ranked = sorted(kinds, key=lambda kind: -saved[kind])
     lines = ["fusions, by bytes saved:"] if kinds else []
+    # What these save is memory at the peak, by which nothing is ranked here.
     rewritings = [kind for kind in ranked[MOST_FUSIONS:] if e.applied[kinds[kind][0]].rewritten][:MOST_REWRITINGS]
     shown = [*ranked[:MOST_FUSIONS], *rewritings]
     for kind in shown:
@@ -470,6 +471,7 @@ def _not_made(e: Explanation) -> list[str]:
     total = {code: sum(gain[i] for i in row) for code, row in codes.items()}
     # Ties by name, so that equal programs have equal reports.
     ranked = sorted(codes, key=lambda code: (-total[code], code))
+    # Codes whose matches would save nothing are only counted, below.
     shown = [code for code in ranked if total[code]][:MOST_CODES]
     lines = ["not fused, by what it would save at most:"] if codes else []
     for code in shown:

@@ -59,6 +59,7 @@ class _Writer:
     ) -> None:
         """Adds ops in order, each after the values that it reads."""
         for op in ops:
+            # An op that reads a value twice has one edge from it.
             ins = [self.value(v, known, metas, names) for v in dict.fromkeys(op.reads()) if v != EMPTY]
             scope = self.scopes.get(op.position, "").strip("/")
             node = self.node(f"/{scope}/{op.type}" if scope else f"/{op.type}", "", _FUSED if op.body else _OP)
@@ -123,6 +124,7 @@ def write_graphs(
     path = strategy.debug_graphviz_path
     if not path:
         return
+    # By position, which frozen and fused ops keep.
     scopes = {op.position: op.namescope for b in program.blocks for op in b.ops}
     customized = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.Customized
     original = freeze(program, feeds, fetches, starts_loss_gradient if customized else None)

@@ -293,6 +293,7 @@ def _data(explanation: Explanation, drawing: Drawing | None, most_open: int) -> 
 
 def _colours(explanation: Explanation) -> list[int]:
     """Returns the number of its kernel for each fusion: fusions that one kernel computes share it."""
+    # By identity: layers that are alike have equal records.
     own = {id(a): number for number, a in enumerate(a for a in explanation.applied if a.kernel is not None)}
     found = []
     for made in explanation.applied:
@@ -313,6 +314,7 @@ def _view(
         [a, b, sum(sizes.get(n, 0) for n in row), [_value(n, sizes) for n in row[:MOST_LISTED]]]
         for (a, b), row in edges_of(block).items()
     ]
+    # What no op makes has no box of its own, and is listed with its reader.
     made = {n for op in block.ops for n in op.output_arg_names}
     # The ops of one fusion share its note, which names all of them: each note is written once.
     told: dict[Note, int] = {}

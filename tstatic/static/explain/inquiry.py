@@ -45,6 +45,7 @@ def _named(op: FrozenOp, names: dict[str, str], inputs: bool) -> dict[str, tuple
     slots, entries = (op.definition.inputs, op.inputs) if inputs else (op.definition.outputs, op.outputs)
     found = {}
     for slot, entry in zip(slots, entries, strict=True):
+        # `Shapes` lists what only sizes are taken of, and no user wrote it.
         if entry is None or slot.name == "Shapes":
             continue
         row = (entry,) if isinstance(entry, str) else entry
@@ -254,6 +255,7 @@ def build_explanation(
     idle = _idle(frozen, metas, log, build)
     refused = {r.switch for r in log.refused}
     silent = {switch: why for switch, why in idle.items() if switch not in refused}
+    # Times of an interpreter say nothing: bounds are those of the default chip.
     target = DEFAULT_TARGET if _target(made).large_programs else _target(made)
     said = made.report.said() if made.report is not None else None
     ran = _as_it_runs(made.first)
@@ -283,6 +285,7 @@ def build_explanation(
         outside_graphs=outside_graphs(ran, made.first.metas, made.first.device, made.report),
         graphs=graph_parts(ran, made.first.metas, made.first.device, made.report),
         target=target,
+        # Asked late, as it needs the plan.
         _copied=lambda: copied_results(made.first.plan, made.first.device),
         _ways=partial(explained, target=target, device=made.first.device),
     )
@@ -388,6 +391,7 @@ class _Notes:
             stay = "stay apart" if len(no.members) > 1 else "stays as it is"
             text = f"{_together(no)} {stay} under {no.switch}: {no.code}, {no.reason}."
             found.append(Note("refused", text, no.change, i))
+        # What is fused already needs no advice about switches that are off.
         for i in () if op.body else self.holding(2, writes):
             meaning, change = explain_code("OFF", value=would[i].switch)
             found.append(Note("off", f"{_together(would[i])} could be one {would[i].op}: {meaning}.", change))
@@ -401,6 +405,7 @@ class _Notes:
 def _notes_before(
     program: Program, frozen: FrozenProgram, notes: _Notes, left: set[str]
 ) -> dict[int, tuple[Note, ...]]:
+    # By type as well: a pass may have put another op in the same place.
     known = {(op.position, op.type): op for op in frozen.ops}
     gone = Note(
         "gone", "It does not run: nothing needs its result, or a pass computed it beforehand or found it twice."

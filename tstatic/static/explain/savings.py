@@ -167,6 +167,7 @@ class Operators:
             # What the maker's own operators read stays inside its kernel already.
             reading -= bool(maker.intersection(readers))
             total += reading * meta.nbytes
+            # What is stored for others costs its write in any case.
             stored = value in self.view.fetched or value in self.view.kept or not inside.issuperset(readers)
             if reading and not stored:
                 total += meta.nbytes

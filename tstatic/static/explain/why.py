@@ -115,6 +115,7 @@ def why_apart(asked: Question, a: str, b: str) -> FusionAnswer:
 
     alone = asked.alone()
     switches = _switches_for(alone, (a, b))
+    # Groups that the user requires have no switch that could be turned off.
     held = tuple(
         dict.fromkeys(h.switch for h in (asked.holder(a), asked.holder(b)) if h is not None and h.switch in _OWN)
     )
@@ -141,6 +142,7 @@ def why_apart(asked: Question, a: str, b: str) -> FusionAnswer:
         if value not in left:
             meaning, change = explain_code("IDENTITY", reader=makers[value].type)
             return apart("IDENTITY", f": {meaning}", change, advice=False)
+    # Why one fusion would reject the pair says more than that no pattern has it.
     refused = next((x for one in alone.values() for x in one.log.refused if _holds(x, (a, b))), None)
     if refused is not None:
         refused = Operators(frozen, metas, alone[refused.switch].log).with_culprit(refused)
@@ -243,6 +245,7 @@ def _path(asked: Question, a: str, b: str) -> list[str]:
     found = [came[b]]
     while found[-1] != a:
         found.append(came[found[-1]])
+    # The walk began at the end, and ended with `a`, which does not count.
     return found[-2::-1]
 
 

@@ -239,6 +239,7 @@ class CheckpointManager:
         """
         found = self._found()
         whole = sorted(s for s, suffixes in found.items() if suffixes.issuperset(SUFFIXES) and s <= step)
+        # The best one stays, however old it is.
         kept = {*whole[-self.keep :], *([] if best is None else best[:1])}
         old = [(other, suffixes) for other, suffixes in found.items() if other not in kept]
         names = [self.path(other).name + suffix for other, suffixes in old for suffix in SUFFIXES if suffix in suffixes]
@@ -320,6 +321,7 @@ class CheckpointManager:
         Raises:
             CheckpointError: If it is damaged.
         """
+        # Appended: `with_suffix` would cut a name that has dots.
         path = self.path(step).with_name(self.path(step).name + STATE_SUFFIX)
         found = load_object(checkpoint.read(path, "CheckpointManager.save"), path)
         if not _is_state(found, step):
@@ -354,6 +356,7 @@ def _number(metric: Any) -> float | None:
     if metric is None:
         return None
     try:
+        # `item` refuses arrays of several elements.
         return float(metric.item() if hasattr(metric, "item") else metric)
     except (TypeError, ValueError):
         raise ProgramError(

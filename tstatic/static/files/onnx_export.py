@@ -89,6 +89,7 @@ def export_onnx(
         content = model.SerializeToString()
     # Which of them a message above 2 GiB raises depends on how protobuf is implemented.
     except (EncodeError, ValueError):
+        # Told below, together with a message that protobuf writes and could not read.
         content = None
     if content is None or len(content) > MOST_BYTES:
         raise UnsupportedError(

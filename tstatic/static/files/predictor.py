@@ -174,6 +174,7 @@ class Predictor:
         """Makes what a clone has of its own."""
         # Values are found in the shared scope behind it.
         self._scope = self._shared.new_scope()
+        # With plans of its own: a clone runs in another thread.
         self._executor = Executor(self._place)
         self._given: dict[str, Array] = {}
         self._results: dict[str, Array] = {}
@@ -273,6 +274,7 @@ class Predictor:
         finally:
             self._running.release()
         self._results = dict(zip(self._fetches, map(np.asanyarray, found), strict=True))
+        # As in Paddle, where handles hold the results.
         return True if inputs is None else list(self._results.values())
 
     def _fed(self, name: str) -> Any:

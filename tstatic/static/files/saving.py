@@ -104,6 +104,7 @@ def values_of_variables(
         FeedError: If one has no value.
         DeviceError: If an interrupted step left one half written.
     """
+    # Before any is read: one half-written value spoils the save.
     check_whole(scope, [var.name for var in variables], function)
     values: dict[str, Array] = {}
     kinds: dict[str, str] = {}
@@ -431,6 +432,7 @@ def _set_values(program: Program, state: Mapping[str, Any], scope: Scope, functi
     arrays = {n: array_of(v, n, function) for n, v in state.items() if n in known}
     for name, array in arrays.items():
         check_value(known[name], array, function)
+    # Once for each set of names, and not for every load in a loop.
     key = (function, program.uid, tuple(n for n in state if n not in known))
     _warn_unused(state, known, key, "values without a variable in the program")
     assign(scope, arrays)
@@ -546,6 +548,7 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
             op="set_value",
             var=self.name,
         )
+    # Refused without a first value, which the startup program makes.
     tensor = get_value(self, scope)
     array = array_of(value, self.name, "set_value")
     check_value(self, array, "set_value")

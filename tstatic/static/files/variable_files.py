@@ -414,6 +414,7 @@ def save_inference_model(
         # As in Paddle, a program for further training is kept whole, under another name.
         made, path = source, path_of(folder / f"{name}.main_program", function)
         data = serial.encode(source)
+    # A variable may be called as the program's file is.
     taken = [params_filename] if params_filename else [file_name(v.name) for v in persistables(made)]
     if not program_only and path.name in taken:
         raise ProgramError(

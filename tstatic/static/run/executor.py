@@ -325,6 +325,7 @@ class Executor:
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
                 _steps.debug("ran %r in %.3f ms%s", base, (time.perf_counter() - start) * 1e3, on_device)
+        # The usual run, which needs nothing of what `returned` does.
         if block and replicas is None and return_numpy:
             return converting(results[0]) if base.fetches_convert else results[0]
         return finish(results) if block else future
@@ -454,6 +455,7 @@ class Executor:
         if recorder is not None:
             recorder.add("compile", "compile", start_ns)
         for observe in observers:
+            # Observers look at a plan for these sizes, also where one for any size runs.
             observe(entry.compilation if entry.exact is None else entry.exact(), settings, scope, record)
         return entry, replicas
 
