@@ -108,6 +108,7 @@ def check_type(
         ProgramTypeError: If it is of another type.
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
+    # True is an int: it passes only where bool, or anything at all, is asked for.
     if isinstance(value, kinds) and (not isinstance(value, bool) or {bool, object} & {*kinds}):
         return value
     words = [k.__name__ for k in kinds if k is not type(None)]
@@ -587,6 +588,7 @@ def check_index(index: np.ndarray[Any, Any], size: int, what: str = "Index", low
     """
     if index.size == 0 or (low <= operator.index(index.min()) and operator.index(index.max()) < size):
         return
+    # A third pass, for the message alone.
     flat = index.reshape(-1)
     wrong = np.flatnonzero((flat < low) | (flat >= size))
     place = [int(i) for i in np.unravel_index(wrong[0], index.shape)]

@@ -77,6 +77,7 @@ def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, A
                 fix="leave axes of size 1 away",
                 op=definition.type,
             )
+    # Floats were parts, and are complex again; integers, such as indices, stay.
     return [_each(_whole, m) for m in result] if parts else list(result)
 
 

@@ -68,6 +68,7 @@ class FrozenOp:
     def reads(self) -> Sequence[str]:
         """Returns all values that the op reads."""
         if self._reads is None:
+            # Past `frozen`: an answer that is kept changes nothing.
             object.__setattr__(self, "_reads", tuple(flat(self.inputs)))
         assert self._reads is not None
         return self._reads

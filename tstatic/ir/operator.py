@@ -48,6 +48,7 @@ class _Owned(dict[str, Any]):
     __copy__ = copy
 
     def __reduce__(self) -> Any:
+        # Pickled without the op, and so without its program.
         return dict, (dict(self),)
 
     def __deepcopy__(self, memo: Any) -> dict[str, Any]:

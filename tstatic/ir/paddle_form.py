@@ -132,6 +132,7 @@ def respelled(*, notes: Mapping[str, str] | None = None, **slots: str) -> Paddle
         inputs, outputs = (
             {slots.get(slot, slot): row for slot, row in side.items()} for side in (op.inputs, op.outputs)
         )
+        # Paddle's kernel writes these, though nothing but its own gradient reads them.
         left = {slot: [op.fresh(Meta((-1,), dtype_of(kind)))] for slot, kind in (notes or {}).items()}
         return [op.made(inputs=inputs, outputs={**outputs, **left})]
 

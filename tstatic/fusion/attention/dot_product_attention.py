@@ -283,6 +283,7 @@ def made_again(view: View, backward: Backward) -> tuple[int, ...]:
     found = product_of(view, one(view.ops[softmax].input("X")))
     assert found is not None, "the weights were made again"
     behind = [i for i in view.readers[str(gradient.attrs[SAVED])] if view.ops[i].type == "assign"]
+    # From what the last product takes back to the weights.
     value = one(view.ops[backward.mixed].input("X"))
     while value != weights:
         behind.append(view.maker[value])

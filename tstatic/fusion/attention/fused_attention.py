@@ -120,6 +120,7 @@ def _block(
     for name, pair in zip(FIRST, made, strict=False):
         if pair is None:
             reason = "queries, keys and values are not all made by a product, or are not moved as heads"
+            # A move that was not taken in says more than that a product is missing.
             left = front.left[0][1] if front.left else MatchRejected("NO_PATTERN", reason, "make each by fc or Linear")
             return found, left
         found[f"linear{name}"] = pair[0]
@@ -307,6 +308,7 @@ def _backward(view: View, softmax: int) -> Iterator[Proposal]:
             shorter = without(shorter, "sum1")
         maker = view.maker.get(arriving_gradient(view, found) or "")
         if maker is not None and "sum2" not in found and has_expressions(view.ops[maker]):
+            # What makes the gradient that arrives states expressions, and can be one kernel with these.
             shorter = without(shorter, "norm2", "dropout2")
         if shorter != found:
             yield refused(found, "ROWS_KERNEL", LEFT_TO_ROWS)
@@ -396,6 +398,7 @@ def _fused_gradient(softmax: int, view: View, found: Found) -> Fused:
         f"BiasDropoutResidualOut{GRAD}": get("norm2", f"X{GRAD}"),
     }  # fmt: skip
     attrs = _attrs(view, found)
+    # A residual's gradient is one of the block's input's, which a sum adds.
     attrs["add_residual"] = "sum1" in found
     return Fused("fused_attention_grad", ins, outs, attrs)
 

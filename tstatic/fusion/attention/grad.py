@@ -260,6 +260,7 @@ class _Gradients(AttentionModule):
                 lines.append(f"for_keys = {self.dot}({self.low('ds')}, query, for_keys)")
             return lines
 
+        # Heads that share keys: one program adds up the gradients of all of them.
         shared = s.batches // s.key_batches
         inside = over_queries(s.rows, self.diagonal, loop)
         if shared > 1:

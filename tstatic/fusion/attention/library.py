@@ -368,6 +368,7 @@ class LibraryWay:
     def _rows_launch(self, name: str, cut: Cut, target: Target) -> Launch:
         m, s = self.module, self.module.sizes
         if target.large_programs:
+            # Two blocks along each axis, so that tests in the interpreter see borders.
             rows, columns = (power_of_two(-(-n // 2), 16, 128) for n in (s.rows, s.columns))
         else:
             # Eight scores a thread of four warps.

@@ -263,6 +263,7 @@ class Inlined:
                 if all(inner):
                     size, place = s.rows * s.columns, f"rows * {s.columns} + columns"
                 elif not any(inner):
+                    # One number for all scores, in the shape of a block of columns.
                     size, place = 1, "0 * columns"
                 elif len(inner) == 2 and inner == (False, True) and space[cut:] == (s.rows, s.columns):
                     size, place = s.columns, "columns"

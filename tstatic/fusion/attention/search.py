@@ -156,6 +156,7 @@ def backward_of(view: View, softmax: int) -> Backward | None:
         if maker.type == "matmul_v2_grad" and not maker.body and maker.output("X@GRAD") == value:
             break
         converts = _converts(view, maker)
+        # Only gradients of forward ops, and casts back to another float type.
         if not (converts or maker.definition.of) or not _per_element(view, index, draw=True):
             return None
         # In front: the search goes against the program's order.

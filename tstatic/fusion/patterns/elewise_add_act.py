@@ -128,6 +128,7 @@ def _fuse_recomputed(match: Match) -> Fused:
     outputs = {"X@GRAD": inner, "Y@GRAD": None}
     if add is not None:
         outputs = {"X@GRAD": one(add.output("X@GRAD")), "Y@GRAD": one(add.output("Y@GRAD"))}
+        # The activation's own gradient, which others may read.
         outputs["IntermediateOut@GRAD"] = inner
     ins = {"X": match.values["x"], "Y": match.values["y"], "Out@GRAD": match.values["dout"]}
     return Fused("fused_elemwise_add_activation_grad", ins, outputs, attrs)

@@ -225,6 +225,7 @@ def _backward(view: View, second: int) -> Iterator[Proposal]:
             shorter = without(shorter, "sum1")
         maker = view.maker.get(arriving_gradient(view, found) or "")
         if maker is not None and "sum2" not in found and has_expressions(view.ops[maker]):
+            # What makes the gradient that arrives states expressions, and can be one kernel with these.
             shorter = without(shorter, "norm2", "dropout2")
         if shorter != found:
             yield refused(found, "ROWS_KERNEL", LEFT_TO_ROWS)
@@ -296,6 +297,7 @@ def _fused_gradient(view: View, found: Found) -> Fused:
         f"Dropout2Out{GRAD}": get("norm2", f"X{GRAD}"),
     }  # fmt: skip
     attrs = _attrs(view, found)
+    # A residual's gradient is one of the block's input's, which a sum adds.
     attrs["add_residual"] = "sum1" in found
     return Fused("fused_feedforward_grad", ins, outs, attrs)
 

@@ -138,6 +138,7 @@ def _misplaced(view: View, op: FrozenOp, value: str) -> MatchRejected | None:
     formula = view.formulas.of(op)
     if formula is None:
         return MatchRejected("RANDOM" if op.definition.random else "NO_KERNEL_FORM", reader=op.type)
+    # A bias, aligned with the product.
     row = (*(1,) * (len(shape) - 1), *shape[-1:])
     if formula.full != shape or not any(metas[v].shape == shape for v in op.writes()):
         return MatchRejected("SHAPE_MISMATCH", f"{op.type} works on {list(formula.full)}, the product on {list(shape)}")
@@ -265,6 +266,7 @@ def _proposals(view: View, index: int, tail: _Tail, total: tuple[int, ...]) -> I
         pair, why = tail.stopped
         yield pair, partial(refuse, why)
     for length in range(count, -1, -1):
+        # With the sum that accumulates the weight's gradient, then without it.
         for also in dict.fromkeys((total, ())):
             if length or also:
                 parts = tail.ops[:length], also

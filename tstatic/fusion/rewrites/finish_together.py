@@ -55,6 +55,7 @@ def finish_together(
             last = max(maker for one, maker in sums if one in members)
             op, kernel = _added(members, program.ops[last])
             before.setdefault(index, []).append(op)
+            # Cut as the kernels left their strips, whatever the chip.
             kernels[op.outputs] = kernel, kernel.plan(DEFAULT_TARGET)
     ops: list[FrozenOp] = []
     for index, op in enumerate(program.ops):

@@ -467,6 +467,7 @@ def _not_made(e: Explanation) -> list[str]:
     codes: dict[str, list[int]] = {}
     for i, r in enumerate(e.refused):
         codes.setdefault(r.code, []).append(i)
+    # Explanations that were put together by hand may lack these.
     gain = [one.nbytes for one in e.possible] or [0] * len(e.refused)
     total = {code: sum(gain[i] for i in row) for code, row in codes.items()}
     # Ties by name, so that equal programs have equal reports.

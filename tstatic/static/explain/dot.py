@@ -95,6 +95,7 @@ def graph(
         metas: Metadata by value; for other values, the program's own, with -1 for unknown sizes.
         scopes: Position of an op -> the name scope in which it was built, which precedes its type.
     """
+    # Sizes of the run in the place of those at build time.
     known = {**program.metas, **(metas or {})}
     writer = _Writer(program.names, known, scopes or {})
     writer.ops(program.ops, {}, known, program.names)

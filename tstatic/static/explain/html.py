@@ -60,6 +60,7 @@ def page(explanation: Explanation, max_ops: int = 60) -> str:
     drawing = explanation.drawing()
     # Only the script with this digest runs, newlines included: text of the user's that slipped through would not.
     digest = base64.b64encode(hashlib.sha256(f"\n{SCRIPT}\n".encode()).digest()).decode()
+    # Nothing is loaded: the page has all that it shows.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     body = [
         "<h1>What the strategy did</h1>",

@@ -220,7 +220,9 @@ def build_explanation(
     log = Log(log.applied, [operators.with_culprit(r) for r in log.refused])
     applied = _with_kernels(log.applied, kernels)
     saved = Savings(alone_ops, fused, after_metas, kernels, applied)
+    # A copy: the program may be edited before somebody looks at the drawing.
     copy = made.program.clone()
+    # Of a variable that is written several times the last value.
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
     # Only when it is asked for: each switch fuses the program anew.

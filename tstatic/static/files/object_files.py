@@ -182,6 +182,7 @@ def _loaded(data: bytes, source: object, return_numpy: bool, keep_names: bool = 
         return {name: tensor(array) for name, array in checkpoint.decode(data, source).tensors.items()}
     found = load_object(data, source)
     if isinstance(found, dict) and not keep_names:
+        # Paddle keeps a table of names among the values.
         found.pop(LAYER_NAMES, None)
     # Paddle writes the tensors of its eager mode as pairs of name and array; arrays beside such pairs were arrays.
     arrays, named = _arrays_in(found)

@@ -382,6 +382,7 @@ class PredictorPool:
                 op="inference",
             )  # fmt: skip
         self._size = size
+        # It loads the model; the others share its values.
         self._predictors = {0: create_predictor(config)}
         self._lock = lock()
 

@@ -444,6 +444,7 @@ def _state_of_folder(folder: Path, var_list: Sequence[Variable] | None) -> dict[
         data = files.read([folder / file_name(var.name) for var in var_list], writer=EACH_WRITER)
         return dict(read_values(data, list(var_list), "load_program_state", folder).arrays)
     done: dict[str, Array] = {}
+    # All that is there: no list says which files hold values.
     for path, content in files.read(files.listed(folder)).items():
         name = unquote(path.name)
         if paddle_tensors.is_tensors(content):

@@ -247,6 +247,7 @@ class CompiledProgram:
                 repr(share_vars_from),
                 "call with_data_parallel on it first",
             )
+        # Where no strategy is given, that of the constructor stays.
         given: dict[str, Any] = {}
         if build_strategy is not None:
             given["build"] = _copied(build_strategy, BuildStrategy, "build_strategy")

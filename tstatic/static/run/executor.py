@@ -202,6 +202,7 @@ class Executor:
                 return self._run(*args)
             finally:
                 recorder.add("run", "Executor.run", start)
+        # These say enough; others may come from damage to the program's file.
         except (TstaticError, EOFException):
             raise
         except MemoryError as error:
@@ -270,6 +271,7 @@ class Executor:
                 )  # fmt: skip
                 cache = self._cache if not self._depth else self._cache_within()
                 entry = cache.find(key, where)
+                # None leaves the program whole; an empty list prunes it to what is fetched.
                 pruned = kept if kept or use_prune else None
                 first = None
                 if entry is None:
@@ -284,6 +286,7 @@ class Executor:
             if settings.history is not None:
                 settings.history.compilation = entry.exact or entry.compilation
                 settings.history.last = key, count
+            # After compiling, which tells all that is wrong with the program.
             if settings.dry_run:
                 return [None] * count
             # Asked before each step: another process may look up more rows than this one's plan has room for.
