@@ -118,7 +118,7 @@ class ExpressionRef(Ref):
 
 
 # ------------------------------------------------------------------------------------------------------ bare functions
-# `inspect.signature` takes 40 us, and binding a plan asks for each of its ops.
+# `inspect.signature` takes some 40 us, and binding a plan asks for each of its ops.
 @lru_cache(maxsize=1 << 14)
 def _parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
     found = inspect.signature(function).parameters.values()

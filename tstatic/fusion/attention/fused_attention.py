@@ -308,7 +308,7 @@ def _backward(view: View, softmax: int) -> Iterator[Proposal]:
             shorter = without(shorter, "sum1")
         maker = view.maker.get(arriving_gradient(view, found) or "")
         if maker is not None and "sum2" not in found and has_expressions(view.ops[maker]):
-            # What makes the gradient that arrives states expressions, and can be one kernel with these.
+            # Whatever makes the gradient that arrives has expressions, and can be one kernel with these.
             shorter = without(shorter, "norm2", "dropout2")
         if shorter != found:
             yield refused(found, "ROWS_KERNEL", LEFT_TO_ROWS)
