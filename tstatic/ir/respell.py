@@ -94,6 +94,7 @@ def parameters_of(original: Callable[P, Any], **defaults: Any) -> Callable[[Call
         passed = ", ".join(f"{n}={n}" for n in parameters)
         text = f"def closure(body):\n    def {name}({takes}): return body({passed})\n    return {name}"
         scope: dict[str, Any] = {}
+        # Among the names of the body's module, to which it belongs.
         exec(compile(text, __file__, "exec"), body.__globals__, scope)
         made = scope["closure"](body)
         made.__defaults__ = tuple(given[n] for n in parameters if n in given)

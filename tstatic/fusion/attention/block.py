@@ -80,6 +80,7 @@ def groups_of(
             continue
         if index in core:
             behind.update(op.writes())
+        # What reads nothing of the attention can be computed in front of it.
         elif behind.isdisjoint(op.reads()):
             before.append(op)
         else:

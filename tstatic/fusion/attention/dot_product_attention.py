@@ -205,6 +205,7 @@ def saving_of(view: View, scores: str) -> tuple[int, ...]:
     """Returns the ops that save the sums of powers of scores."""
     for index in dict.fromkeys(view.readers.get(scores, ())):
         found = [index]
+        # A cast where scores have 16 bits, the sum, and the cast of what is saved.
         while view.ops[found[-1]].type in ("cast", "logsumexp"):
             value = one(view.ops[found[-1]].output("Out"))
             # By the name that `_Rewriting` gives it.

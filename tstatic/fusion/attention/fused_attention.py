@@ -341,6 +341,7 @@ def _takes(op: FrozenOp, value: str) -> bool:
 
 def _gradients_behind(view: View, found: Found) -> Found:
     """Returns the ops behind the gradients of the first products: one sum where there are several."""
+    # One product makes all three: its gradient needs no sum.
     if "linear1k" not in found:
         return gradient_behind(view, found)
     products = [found[f"linear{n}"] for n in FIRST if f"linear{n}" in found]

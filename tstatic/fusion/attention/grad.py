@@ -409,6 +409,7 @@ class _Gradients(AttentionModule):
         """Returns the launches of a way; ``made``: the sums of rows of the result times its gradient are made in the loops."""
         s = self.sizes
         given = next(p for p in delta_parameters if p.name == "given")
+        # Functions take both pointers, and read one of them.
         unread = "delta" if made else "out"
         blocks = {id(p): self._programs(p) for p in way.parts}
         # Gradients in smaller blocks have more strips: all leave as many, the others with zeros.
@@ -431,6 +432,7 @@ class _Gradients(AttentionModule):
             more = {"MADE": int(made), **({"STRIPS": strips} if self.biases else {})}
             if part.queries is not None:
                 more |= {OWN_BLOCKS["ROWS"]: part.queries.rows, OWN_BLOCKS["COLUMNS"]: part.queries.columns}
+            # A launch with programs for queries has a row of them for each batch; keys may be shared by several.
             batches = s.batches if part.name in ("queries", "gradients") else s.key_batches
             launches.append(self.launch(part.name, own, part.blocks, sum(blocks[id(part)]), batches, more))
         if self.biases:

@@ -319,6 +319,7 @@ class LibraryWay:
     def among(self, generated: list[Launches], target: Target) -> list[Launches]:
         """Returns all ways, the one to be taken where nothing was timed first: the library's on a chip, where it is offered."""
         own = self.launches(target)
+        # Who asks for blocks means the kernels that have some, and an interpreter is there to run these.
         first = target.large_programs or target.asks("ROWS", "COLUMNS")
         return generated + own if first else own + generated
 

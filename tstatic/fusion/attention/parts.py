@@ -279,6 +279,7 @@ class Inlined:
         """Returns the function; ``names`` are those of the parameters of values in memory."""
         more = ["eights", "turned: tl.constexpr"] if self.draws_eights else []
         head = f"def {self.name}({', '.join([*self.given.values(), 'batch', 'rows', 'columns', *pointers, *more])}):"
+        # Without ops it gives back what it gets, so that loops need not ask.
         if self.group is None:
             return "\n".join(["@triton.jit", *nested(head, [f"return {self.given[self.result]}"])])
         s = self.sizes

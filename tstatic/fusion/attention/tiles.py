@@ -235,6 +235,7 @@ def _as_asked(blocks: Blocks, target: Target, head: int, dtype: DType) -> Blocks
 
 def apart_first(target: Target, head: int, dtype: DType, variant: Variant) -> bool:
     """Returns whether the gradients of keys and values are made by a kernel each, where nothing was timed."""
+    # As in the tables, others get what an H100 has.
     sizes = APART_FROM.get(target.architecture, APART_FROM["sm_90"])
     return not target.large_programs and dtype.is_low and padded(head) >= sizes["drawn" in variant]
 

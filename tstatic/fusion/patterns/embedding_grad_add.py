@@ -115,6 +115,7 @@ def _in_place(
     made: list[FrozenOp] = []
     total = others[0]
     if len(others) > 1:
+        # First: rows are added to what lies whole in memory.
         total = _new(f"{out}@OTHERS", out, metas, names)
         made.append(replace(op, inputs=(others,), outputs=(total,), role_var=()))
     for number, value in enumerate(taken, 1):

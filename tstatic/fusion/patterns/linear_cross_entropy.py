@@ -151,6 +151,7 @@ def _in_chunks(view: View, metas: dict[str, Meta], group: RowGroup, count: int) 
     # Before the first reader of what they make; what they read moves in front of them.
     blocks = {group.loss: chunks.run(*_pass(view, group, now))}
     if later:
+        # In front of the first that waits: what these read is made by then.
         blocks[later[0]] = chunks.run(*_pass(view, group, later))
     constants = dict(view.program.constants)
     ops: list[FrozenOp] = []

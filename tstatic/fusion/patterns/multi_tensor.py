@@ -102,6 +102,7 @@ def _propose(fits: Callable[[OpDef], bool], singles: bool, view: View) -> Iterat
         # The groups that an op depends on, through any number of others.
         before = frozenset().union(*(after[v] for v in op.reads() if v in after))
         if fits(op.definition) and not op.body and index not in view.forbidden:
+            # Told at the end: no group begins with it.
             if leaves_rows(op):
                 lazy.append(index)
                 continue

@@ -129,12 +129,14 @@ class Chunks:
         if meta.shape == flat:
             self._add(op, "concat", (tuple(pieces),), value, {"axis": 0}, pairs)
             return
+        # Of two axes, as chunks are: a reshape gives it its own ones.
         whole = self._new(f"{value}@FLAT", meta.with_shape(flat))
         self._add(op, "concat", (tuple(pieces),), whole, {"axis": 0})
         self._add(op, "reshape2", (whole,), value, {"shape": meta.shape}, pairs)
 
     def _slice(self, op: FrozenOp, value: str, number: int) -> str:
         """Returns the rows of one chunk of a value; a view where the value lies in memory row by row."""
+        # The backward pass reads what the forward one has cut.
         known = self.slices.get((value, number))
         if known is not None:
             return known

@@ -111,6 +111,7 @@ def group_of(view: View, product: int, loss: int) -> RowGroup:
     group.members.add(product)
     for value, kind in ((found.a, MATRIX), (found.b, WHOLE), (found.out, WIDE)):
         group.note(op, value, kind)
+    # What reads rows of classes joins, and then what reads the ones that it makes.
     pending = [found.out]
     while pending:
         for index in view.readers.get(pending.pop(), ()):

@@ -318,6 +318,7 @@ def _gradient(name: str, slots: str, grad: Any) -> Any:
         stated, meant = _stated(name, targets, grad)
         values = [grad[target] for target in stated]
         if not values:
+            # Every input is meant to have no gradient.
             return _none
         if isinstance(values[0], str):
             unstated = [t.removesuffix(GRAD) for t in targets if t not in stated and t not in meant]

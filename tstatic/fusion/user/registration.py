@@ -41,6 +41,7 @@ def _write(kernel: UserKernel, parts: dict[str, str], texts: list[str]) -> str:
         arguments.append(f"grad={_gradient(stated['grad'], parts, texts, kernel.op)}")
     name = kernel.source.name
     listed = "".join(f"    {one},\n" for one in arguments)
+    # Behind the kernels of its gradients, which `_gradient` has added.
     texts.append(f"{kernel.source.text}\n\n\n{name} = paddle.register_kernel(\n{listed})({name})")
     return name
 

@@ -266,6 +266,7 @@ class UserKernel:
                 received=repr(answer),
                 fix="return ((programs,), {'n': x.numel, 'BLOCK': 1024}), for example",
             )
+        # A number is a grid of one dimension.
         grid = answer[0] if isinstance(answer[0], tuple) else (answer[0],)
         if not grid or len(grid) > 3 or not all(isinstance(n, int) and n > 0 for n in grid):
             raise ProgramError(

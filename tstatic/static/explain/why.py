@@ -185,6 +185,7 @@ def _change(
         held: Those of the fusions that have the ops now.
         both: The ops.
     """
+    # Compilers join whatever neighbours they can, also where no pattern has the pair.
     general = [f.switch for f in FUSIONS if f.groups is not None and not getattr(asked.build, f.switch)]
     # Where different fusions hold the two ops, both may have to go.
     fewer = [(name,) for name in held] + ([held] if len(held) > 1 else [])
