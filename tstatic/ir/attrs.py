@@ -66,6 +66,7 @@ class Attr:
         """Makes an attribute whose default decides its kind; returns an ``Attr`` unchanged."""
         if isinstance(default, Attr):
             return default
+        # Truth values before integers, which they are instances of.
         kinds: tuple[tuple[type, Kind], ...] = (
             (bool, "bool"), (int, "int"), (float, "float"), (str, "str"), (DType, "dtype"),
         )  # fmt: skip
@@ -114,6 +115,7 @@ def _as_bool(v: Any) -> bool:
 
 
 def _as_int(v: Any) -> int:
+    # A bool is an int in Python; as a size or an axis it is a mistake.
     if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Integral):
         raise TypeError
     return int(v)
@@ -123,6 +125,7 @@ def _as_float(v: Any) -> float:
     if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real):
         raise TypeError
     number = float(v)
+    # NaN differs from itself: ops with equal attributes would not be found equal.
     if math.isnan(number):
         raise ValueError
     return number
@@ -146,6 +149,7 @@ def _as_str(v: Any) -> str:
 
 def _listed(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     def convert(v: Any) -> tuple[Any, ...]:
+        # A str is a sequence of texts itself: 'ab' would become ('a', 'b').
         if isinstance(v, str | bytes | Mapping) or not isinstance(v, Iterable):
             raise TypeError
         return tuple(one(item) for item in v)
@@ -179,6 +183,7 @@ def packed(array: np.ndarray[Any, Any]) -> tuple[Any, ...] | bytes:
     Bytes are little-endian, in C order, of the attribute ``dtype``; they keep every bit and need no decimal text.
     """
     finite = array.dtype.kind in "biu" or bool(np.isfinite(array).all())
+    # A few numbers stay readable in the program's text; more of them are smaller as bytes.
     if array.size <= 64 and finite and array.dtype.kind != "c":
         return tuple(array.ravel().tolist())
     little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
@@ -213,6 +218,7 @@ class Slot:
         """The slot's name inside a pointwise expression: ``X`` is ``x``, ``Out@GRAD`` is ``dout``."""
         name = self.name
         order = 0
+        # Gradients of gradients have the suffix twice: `ddout`.
         while name.endswith(GRAD):
             name = name[: -len(GRAD)]
             order += 1

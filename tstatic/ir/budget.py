@@ -11,6 +11,7 @@ STEP = 16
 """Units of work of one step of Python: an opcode, a field, a name that is looked up. A unit is a byte that is copied or decoded."""
 WORK = 8 << 20
 """Units of work that a file of any size may take; each of its own bytes adds :data:`WORK_PER_BYTE`."""
+# Four steps of Python: an opcode of a pickle, the shortest thing that takes one, is a byte long.
 WORK_PER_BYTE = 64
 PROGRAM, PROGRAM_PER_BYTE = 16 << 20, 32
 """Bytes of memory that a program of any size may cost, and that each byte of its file or text adds."""
@@ -80,6 +81,7 @@ class Budget:
         self.left -= memory
         self.worked += STEP
         if self.left < 0 or self.worked > self.most_work:
+            # One of the two raises, and says what is used up.
             self.spend(0)
             self.work(0)
 

@@ -83,6 +83,7 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
     """
     if isinstance(x, Variable):
         return x
+    # A number of Python becomes complex64, as one without an imaginary part becomes float32.
     if isinstance(x, complex | np.complexfloating):
         x = np.asarray(x, None if isinstance(x, np.complexfloating) else np.complex64)
     if isinstance(x, bool | int | float | np.bool_ | np.integer | np.floating):
@@ -104,6 +105,7 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
             )
         if dtype is not None:
             array = array.astype(dtype_of(dtype).np)
+        # Floats of Python are float32, as in Paddle; an array says itself what it is.
         elif array.dtype == np.float64 and not isinstance(x, np.ndarray):
             array = array.astype(np.float32)
         elif array.dtype == np.complex128 and not isinstance(x, np.ndarray):
@@ -232,6 +234,7 @@ def _clean_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
 def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str, ...]],
          attrs: dict[str, Any], automatic: Mapping[str, Any], where: Where | None) -> Operator:  # fmt: skip
     program = block.program
+    # One attribute of a file can make its op build thousands.
     if (cost := building.get()) is not None:
         cost.step(OP)
     role = int(automatic.get("op_role", program._role))
@@ -270,7 +273,9 @@ def _check_output_meta(var: Variable, meta: Meta) -> None:
             fix=f"convert with paddle.cast(..., '{var._dtype.name}') first",
             var=var.name,
         )
+    # Temporaries take the shape of what is written; state and inputs have the one that was declared.
     declared = var._shape if (var.persistable or var.is_data) and not var._shape_is_inferred else None
+    # Of one element, [1] and [] are the same here: programs from before Paddle 2.5 declare scalars as [1].
     if declared is None or same_shape(declared, meta.shape) or meta.numel == math.prod(declared) == 1:
         return
     raise ShapeError(
@@ -333,6 +338,7 @@ def append_op(
         ins = _slot_names(definition, block, definition.input_slots, inputs, "input")
         outs = _slot_names(definition, block, definition.output_slots, outputs, "output")
         metas = _infer(definition, block, ins, done)
+        # Taken over when all outputs fit, so that a refused op leaves no trace.
         pending: list[tuple[Variable, Meta]] = []
         if metas is not None:
             for slot, meta in zip(definition.outputs, metas[1], strict=True):
@@ -555,6 +561,7 @@ class LayerNamer:
 
     def _output(self, block: Block, meta: Meta, where: Any) -> Variable:
         var = Variable(block, self.temp_name(), meta.shape, meta.dtype, where=where)
+        # Whole numbers and truth values have no gradients.
         if not meta.dtype.is_inexact:
             var.stop_gradient = True
         block.vars[var.name] = var

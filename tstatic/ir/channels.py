@@ -58,12 +58,14 @@ class Channels:
             wanted: Output slots.
         """
         known = {n: expr.const(v) for n, v in attrs.items() if isinstance(v, bool | int | float)}
+        # What a channel's mean divides by.
         known["n"] = expr.const(numel(self.shape) // self.shape[self.axis])
         nodes = {Slot(n).param: substitute(parse(text), known) for n, text in self.texts.items()}
         data = {Slot(n).param for n in self.data}
         late: set[str] = set()
         for name, node in nodes.items():
             read = variables(node)
+            # These need a sum over the whole channel first, so that a second pass computes them.
             if node.op in CHANNEL_SUMS or not read.isdisjoint(late):
                 late.add(name)
             if node.op not in CHANNEL_SUMS and not read.isdisjoint(data):
@@ -105,6 +107,7 @@ class ChannelTerms:
             known: Terms whose values are there already: what they are made of is not needed for them.
         """
         reached = set(wanted)
+        # From the last term on, since terms read earlier ones only: one pass reaches all.
         for name in reversed(list(self.nodes)):
             if name in reached and name not in known:
                 reached |= variables(self.nodes[name])

@@ -108,6 +108,7 @@ def check_type(
         ProgramTypeError: If it is of another type.
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
+    # True is an int: it passes only where bool, or anything at all, is asked for.
     if isinstance(value, kinds) and (not isinstance(value, bool) or {bool, object} & {*kinds}):
         return value
     words = [k.__name__ for k in kinds if k is not type(None)]
@@ -572,6 +573,7 @@ def check_sizes(shape: Sequence[int], arg: str = "shape", function: str = "", *,
                 fix = "take the size from paddle.shape(x)[0], or use paddle.full_like(x, ...) for a value shaped like x"
             what, wanted = f"{subject(arg, function)} {wrong}", f"sizes of at least {max(least, 0)}"
             raise _wrong_argument(ShapeError, what, wanted, list(shape), fix, "", function)
+    # Unknown sizes and 0 count as 1: the others alone may be too large.
     if math.prod(max(int(size), 1) for size in shape) > MAX_ELEMENTS:
         what, wanted = f"{subject(arg, function)} has more elements than can be addressed", "fewer than 2**60 elements"
         raise _wrong_argument(ShapeError, what, wanted, list(shape), f"check the {arg}", "", function)
@@ -586,6 +588,7 @@ def check_index(index: np.ndarray[Any, Any], size: int, what: str = "Index", low
     """
     if index.size == 0 or (low <= operator.index(index.min()) and operator.index(index.max()) < size):
         return
+    # A third pass, for the message alone.
     flat = index.reshape(-1)
     wrong = np.flatnonzero((flat < low) | (flat >= size))
     place = [int(i) for i in np.unravel_index(wrong[0], index.shape)]

@@ -139,6 +139,7 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
         ShapeError: For a size below -1, or more elements than can be addressed.
     """
     wrong = partial(_refusal, function, name)
+    # One number is the size of one axis.
     if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
         shape = [shape]
     if not isinstance(shape, list | tuple):
@@ -157,6 +158,7 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
             what = f"'shape' in {function} holds something that is not a size"
             raise wrong(ShapeError, what, "ints of at least 0; None or -1 for an unknown size", repr(shape), fix)
         done.append(int(size))
+    # Unknown sizes and 0 left out: the others alone may be too large.
     if numel([s for s in done if s > 0]) > MAX_ELEMENTS:
         what = f"the shape in {function} has more elements than can be addressed"
         raise wrong(ShapeError, what, "fewer than 2**62 elements", repr(shape), "check the sizes")
@@ -196,6 +198,7 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
         raise error.add_context(op="data", var=name, where=show(user_line())) from None
     lod_level = check_int(lod_level, "lod_level", "static.data", 0, most=MAX_LEVELS)
     block = default_main_program().global_block()
+    # The same declaration twice is one input, as in Paddle.
     old = block.vars.get(name)
     if old is not None:
         if old.shape != sizes or old.dtype is not kind:
@@ -274,6 +277,7 @@ def create_parameter(
         raise wrong(ShapeError, what, "positive sizes only", list(sizes), fix)
     kind = dtype_of(dtype)
     block = program.global_block()
+    # Only now: a refused call takes no number.
     if name is None:
         name = names.generate("_parameter")
     old = block.vars.get(name)
@@ -286,6 +290,7 @@ def create_parameter(
             what = f"a parameter named '{name}' exists already with another dtype"
             fix = "give the parameter another name, or share it with equal dtypes"
             raise wrong(DTypeError, what, old.dtype.name, kind.name, fix)
+        # Layers that name one parameter share it.
         return old
     parameter = Parameter(block, name, sizes, kind, where=user_line(), **kwargs)
     block.vars[name] = parameter
@@ -352,12 +357,14 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
             op="name_scope",
         )
     program = default_main_program()
+    # Scopes nest: a prefix stands behind those around it.
     with NAME_SCOPE.inside(f"{NAME_SCOPE.get(program)}{prefix}/", program):
         yield
 
 
 NO_FUSE = "__no_fuse__"
 FUSE_TOGETHER = "__fuse_together_"
+# A number for each block: two of them, one after the other, are two kernels.
 _together = itertools.count(1)
 
 

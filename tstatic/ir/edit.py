@@ -42,6 +42,7 @@ def _copy(program: Program) -> Program:
     copied._is_test = program._is_test
     copied._appending_grad_times = program._appending_grad_times
     copied.error_clips = dict(program.error_clips)
+    # The program's own mark alone: under as_paddle the class has one for all programs.
     if "fetches_convert" in vars(program):
         copied.fetches_convert = True
     copied.feed_names, copied.fetch_names = program.feed_names, program.fetch_names
@@ -55,6 +56,7 @@ def clone(program: Program, for_test: bool = False) -> Program:
     if not for_test:
         return copied
     copied._is_test = True
+    # Schedules belong to the ops that are left out.
     copied.learning_rates = {}
     copied.loss_name = None
     for block in copied.blocks:
@@ -90,11 +92,13 @@ def _drop_unused(program: Program, keep_data: bool) -> None:
     reached = used_blocks(program)
     for block in program.blocks:
         if block.idx not in reached:
+            # Emptied but kept: attributes refer to blocks by their indices.
             block.ops = []
     ops = [op for block in program.blocks for op in block.ops]
     touched = {name for op in ops for name in (*op.input_arg_names, *op.output_arg_names)}
     touched |= _offsets(program, touched)
     for block in program.blocks:
+        # Scripts feed labels to test programs, too, where nothing reads them.
         block.vars.drop([n for n, v in block.vars.items() if n not in touched and not (keep_data and v.is_data)])
     program._touch()
 
@@ -152,6 +156,7 @@ def prune(
     results |= _offsets(copied, results)
     wanted = set(results)
     kept: list[Operator] = []
+    # Backwards: readers come before what makes their inputs.
     for op in reversed(block.ops):
         stays = keeps(op) if keeps is not None else None
         if stays or (stays is None and not wanted.difference(feeds).isdisjoint(op.output_arg_names)):

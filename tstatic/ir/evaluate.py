@@ -65,6 +65,7 @@ def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, A
         _check_takes_complex(definition, metas)
         metas = [_each(_part, m) for m in metas]
     result = definition.infer(*metas, **definition.pick(definition.infer, attrs))
+    # Rules may return a single output bare, and a list for a slot of several.
     if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
         result = (result,)
     for one in result:
@@ -76,6 +77,7 @@ def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, A
                 fix="leave axes of size 1 away",
                 op=definition.type,
             )
+    # Floats were parts, and are complex again; integers, such as indices, stay.
     return [_each(_whole, m) for m in result] if parts else list(result)
 
 
@@ -215,12 +217,14 @@ def evaluate(
         **reserved: ``rng`` or ``run_block``, for op definitions that take them.
     """
     done = definition.complete(attrs or {})
+    # Sizes follow from values: the reference allocates its results.
     if definition.dynamic:
         return definition.ref.compute(ins, [None] * len(definition.outputs), done, reserved)
     metas = infer_outputs(definition, metas_of(ins), done)
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
     outs = allocate(metas)
+    # Infinities and NaN are results here, which need no warning.
     with computing(), np.errstate(all="ignore"):
         call_ref(definition, ins, outs, done, **reserved)
     return outs

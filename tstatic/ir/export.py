@@ -61,6 +61,7 @@ def export(*names: str, op: str = "", inplace: bool = False) -> Callable[[F], F]
         for name in (*names, *written):
             PUBLIC_API.add(name, Export(writing if name in written else function, op))
             prefix, _, leaf = name.partition(".")
+            # A method that the class defines itself stays.
             if prefix in METHODS and leaf not in vars(METHODS[prefix]):
                 setattr(METHODS[prefix], leaf, Method(METHODS[prefix], name, leaf))
         return function
@@ -166,6 +167,7 @@ def facade(
         if name in sources:
             source, original = sources[name]
             return getattr(load(source), original)
+        # There is no such name where advice is given: no module is searched for it.
         if not advice(f"{public}.{name}".partition(".")[2]):
             if hasattr(sys.modules[module], "__path__") and find_spec(f"{module}.{name}") is not None:
                 return load(f"{module}.{name}")
@@ -180,6 +182,7 @@ def facade(
         if name in sources or not name.startswith("__"):
             with suppress(KeyError):
                 value = find(name)
+                # Python asks for a name only until the module has it.
                 setattr(sys.modules[module], name, value)
                 return value
         return refuse(public, name, sys._getframe(1), load_all)
@@ -293,6 +296,7 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False, 
         restored: It is a method, and its object's attributes are put back, too.
         of_fluid: As in :func:`notes_signature`.
     """
+    # Wrapped before, as what a class inherits: two doors would note everything twice.
     if hasattr(call, "__wrapped__") and call.__code__.co_name in ("noting", "running"):
         return call
 
@@ -307,6 +311,7 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False, 
             return call(*args, **kwargs)
         except Exception as error:
             misfit(error)
+            # With the caller's frame: errors of the library's own calls pass as they are.
             typed = refusal(error, sys._getframe(1), shown, name, args, kwargs)
             if typed is not None:
                 raise typed from error
@@ -314,11 +319,13 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False, 
 
     def noting(*args: Any, **kwargs: Any) -> Any:
         opened = HERE.journal
+        # A call inside another one adds to its journal, and takes back its own part alone.
         journal, mark = ([], 0) if opened is None else (opened, len(opened))
         try:
             if opened is None:
                 HERE.journal = journal
             if restored and args:
+                # A refused method leaves its object's attributes as they were.
                 note_object(args[0])
             if not of_fluid or opened is not None:
                 return call(*args, **kwargs)
@@ -326,6 +333,7 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False, 
             for noticed in BUILT_WITH_FLUID:
                 noticed(result)
             return result
+        # An interrupt takes back, too: half a layer must not stay in the program.
         except BaseException as error:
             take_back(journal, mark)
             misfit(error)

@@ -121,6 +121,7 @@ define(
     direct="remainder",
     whole=True,
 )
+# At 0 the logarithm is infinite, and 0 times it NaN: by the exponent the derivative is 0 there.
 define(
     "pow",
     np.power,
@@ -134,6 +135,7 @@ define("square", np.square, None, "2 * a", triton="{a} * {a}", whole=True)
 define("exp", np.exp, None, "r", triton="tl.exp({a})")
 define("expm1", np.expm1, None, "r + 1", triton="_expm1({a})")
 define("log", np.log, None, "1 / a", triton="tl.log({a})")
+# Divided by ln 2 and ln 10.
 define("log2", np.log2, None, "1 / (a * 0.6931471805599453)", triton="tl.log2({a})")
 define("log10", np.log10, None, "1 / (a * 2.302585092994046)")
 define("log1p", np.log1p, None, "1 / (1 + a)", triton="_log1p({a})")
@@ -156,6 +158,7 @@ define("tanh", np.tanh, None, "1 - r * r", triton="_tanh({a})", fast="_tanh32({a
 define("asinh", np.arcsinh, None, "1 / sqrt(a * a + 1)")
 define("acosh", np.arccosh, None, "1 / sqrt(a * a - 1)")
 define("atanh", np.arctanh, None, "1 / (1 - a * a)")
+# Below -88, exp(-a) overflows to infinity in float32, and the quotient is 0, as it has to be.
 define("sigmoid", None, None, "r * (1 - r)", expand="1 / (1 + exp(-a))", triton="1 / (1 + tl.exp(-{a}))")
 define("abs", np.absolute, None, "sign(a)", triton="tl.abs({a})", whole=True)
 # torch's sign of NaN is 0.
@@ -171,6 +174,7 @@ define(
     expand="where(abs(a - trunc(a)) >= 0.5, trunc(a) + sign(a), trunc(a))",
     exact=True,
 )
+# Of equal arguments the first gets the whole gradient, here and in `minimum`.
 define(
     "maximum",
     np.maximum,
@@ -262,6 +266,7 @@ define("isfinite", np.isfinite, None, kind="bool", triton='tl.abs({a}) < float("
 
 
 def _pair(t: Any, name: str, a: Any, b: Any) -> Any:
+    # torch's `maximum` takes tensors only.
     like = a if hasattr(a, "dtype") else b
     return getattr(t, name)(*(v if hasattr(v, "dtype") else t.as_tensor(v, dtype=like.dtype) for v in (a, b)))
 
@@ -277,6 +282,7 @@ def _torch_where(t: Any, c: Any, a: Any, b: Any) -> Any:
 
 def picks_or_zero(a: Any, b: Any) -> bool:
     """Whether a choice is one between a value and 0 in the host's memory, where torch's own takes ten times a product's time."""
+    # -0.0 has a bit set, which a product with 0 does not.
     zero = isinstance(b, int | float) and b == 0 and math.copysign(1, b) > 0
     if not zero or not hasattr(a, "dtype") or a.requires_grad:
         return False
@@ -348,10 +354,12 @@ def const(value: Number | str) -> Node:
     return Node("const", value=value)
 
 
+# Nodes compare by value and cannot change, so that all derivatives share these.
 ZERO, ONE = const(0), const(1)
 
 
 def _is(node: Node, value: Number) -> bool:
+    # True equals 1 in Python, and is a truth value here.
     return node.op == "const" and not isinstance(node.value, bool) and node.value == value
 
 

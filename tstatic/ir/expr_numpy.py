@@ -12,6 +12,7 @@ import numpy as np
 from tstatic.ir.expr import FUNCTIONS, MODULAR, Node, Number, parse, substitute, variables
 from tstatic.ir.types import dtype_of, wrap
 
+# Integers as wide as an element: bit operations choose between values of any type.
 _INT_OF_SIZE: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.int8),
     2: np.dtype(np.int16),

@@ -109,6 +109,7 @@ def _unrounded(node: Node) -> bool:
         return True
     return FUNCTIONS[node.op].kind == "bool" and all(
         a.op == "var"
+        # bfloat16 has 8 significant bits: whole numbers up to 256 are exact.
         or (a.op == "const" and float(a.value).is_integer() and abs(a.value) <= 256)
         or (a.op not in ("var", "const") and _unrounded(a))
         for a in node.args
@@ -126,6 +127,7 @@ def _fits(t: Any, name: str, args: Sequence[Any], out: Any) -> bool:
         return bool(kinds) and all(k == out.dtype for k in kinds)
     if not kinds or all(k.is_floating_point for k in kinds):
         return bool(kinds and out.dtype.is_floating_point)
+    # A fraction beside integers makes torch's result a float.
     numbers = all(isinstance(a, int) for a in args if not hasattr(a, "dtype"))
     return FUNCTIONS[name].whole and numbers and all(k == out.dtype for k in kinds) and out.dtype != t.bool
 

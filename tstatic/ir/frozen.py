@@ -68,6 +68,7 @@ class FrozenOp:
     def reads(self) -> Sequence[str]:
         """Returns all values that the op reads."""
         if self._reads is None:
+            # Past `frozen`: an answer that is kept changes nothing.
             object.__setattr__(self, "_reads", tuple(flat(self.inputs)))
         assert self._reads is not None
         return self._reads
@@ -241,6 +242,7 @@ def _slot_entries(slots: Any, given: Mapping[str, tuple[str, ...]], use: Callabl
     for slot in slots:
         row = given.get(slot.name)
         if slot.many:
+            # A hole keeps its place in a list; a single slot without a value is absent.
             entries.append(tuple(n if n == EMPTY else use(n) for n in row or ()))
         elif row and row[0] != EMPTY:
             entries.append(use(row[0]))
@@ -354,6 +356,7 @@ def freeze(
             # A persistable variable that no op touches is fetched from the scope as it is.
             reads[name] = frame.read(name)
         fetched.append((name, frame.current[name]))
+    # The last version of a persistable variable goes back to the scope, and no other.
     writes = {}
     for name in frame.written:
         var = block._find_var_recursive(name)
@@ -388,6 +391,7 @@ def _check_external(program: Program, name: str, feeds: Sequence[str], ops: Sequ
     var = program.global_block()._find_var_recursive(name)
     if var is not None and var.persistable:
         return
+    # The user's line in the message is that of an op which needs the value.
     reader = next((op for op in ops if name in op.reads()), None)
     owner = next((v for v in program.global_block().vars.values() if v.is_data and name in v.lod), None)
     if owner is not None:
@@ -454,6 +458,7 @@ def verify(program: FrozenProgram, after: str) -> None:
 
 def _report(program: FrozenProgram, index: int, message: str, after: str) -> str:
     lines = [f"after pass '{after}': {message}"]
+    # Five ops before it and two behind show what the pass did there.
     for i in range(max(0, index - 5), min(len(program.ops), index + 3)):
         lines.append(f"  {i:5d}  {program.ops[i]!r}")
         if i == index:

@@ -71,6 +71,7 @@ class Limits:
                 check_index(column, high + 1, self.what, low, fix=self.fix)
 
     def _check_chances(self, values: np.ndarray[Any, Any]) -> None:
+        # float32 holds every value of 16 bits, which numpy compares in software.
         wide = values.astype(np.float32) if values.dtype.itemsize == 2 else values
         (low,), (high,) = self.low, self.high
         # NaN compares false, so it is found as well.
@@ -85,6 +86,7 @@ class Limits:
 
     def _check_classes(self, values: np.ndarray[Any, Any], ignored: int) -> None:
         (low,), (high,) = self.low, self.high
+        # Two reductions in the usual case; only where they fail does the ignored value matter.
         if not values.size or (int(values.min()) >= low and int(values.max()) <= high):
             return
         wrong = values[((values < low) | (values > high)) & (values != ignored)]
@@ -131,6 +133,7 @@ class Index:
             return None
         columns = isinstance(found, tuple)
         sizes = found if isinstance(found, tuple) else (found,)
+        # Position -size is the first entry, counted from the end.
         low = tuple(-size if self.from_end else self.least for size in sizes)
         ignored = int(attrs[self.ignore]) if self.ignore else None
         fix = self.fix.format(size=", ".join(map(str, sizes)))
@@ -163,6 +166,7 @@ def limited(
         The slot's position, the place in a list (else ``None``), the array, and the limits of its values.
     """
     for statement in definition.indices:
+        # Values decide which of these are positions at all: the op checks them itself.
         if statement.some:
             continue
         at = next(i for i, slot in enumerate(definition.inputs) if slot.name == statement.slot)

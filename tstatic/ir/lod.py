@@ -90,6 +90,7 @@ def give_offsets(
             continue
         for i, (name, meta) in enumerate(zip(names, _listed(made[slot]), strict=True)):
             var = block._find_var_recursive(name)
+            # Inputs and state say themselves how their rows are divided.
             if var is None or var.is_data or var.persistable or meta is None:
                 continue
             lod = shared if probes is None or _listed(probes[slot])[i].shape[:1] == (_ROWS,) else ()
@@ -150,6 +151,7 @@ def _shared(
             given[i] = [*metas[i][:j], probe, *metas[i][j + 1 :]] if one.many else probe
             try:
                 found = infer_outputs(definition, given, attrs)
+            # The rule takes no other number of rows, so that nothing shows where they go.
             except TstaticError:
                 return (), None
             return var.lod, {s.name: meta for s, meta in zip(definition.outputs, found, strict=True)}

@@ -104,6 +104,7 @@ class _Translation:
     def __init__(self, g: Graph, out: DType, named: Mapping[str, Operand]) -> None:
         self.g, self.out = g, out
         self.named = named
+        # Equal parts of an expression are one node of the model.
         self.memo: dict[Node, Operand] = {}
 
     def value(self, node: Node) -> Operand:
@@ -125,6 +126,7 @@ class _Translation:
     def inside(self, text: str, args: Sequence[Operand]) -> Operand:
         """Returns a text over ``a``, ``b``, ``c``."""
         given = dict(zip("abc", args, strict=False))
+        # With a memo of its own: a, b and c mean other values there.
         return _Translation(self.g, self.out, given).value(expr.parse(text))
 
     def call(self, name: str, args: Sequence[Operand]) -> Operand:

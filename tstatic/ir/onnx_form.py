@@ -86,6 +86,7 @@ def _typed(g: Graph, value: Any, meta: Any) -> Any:
     if isinstance(meta, list | tuple):
         return [_typed(g, v, m) for v, m in zip(value, meta, strict=True)]
     value = g.cast(value, meta.dtype)
+    # The op's shape rule knows sizes that nodes of ONNX did not keep.
     return Value(value.name, value.dtype, meta.shape, value.number)
 
 
@@ -110,6 +111,7 @@ def _pointwise(
             continue
         node = expr.substitute(found.nodes[i], numbers)
         made = translate(g, node, named, meta.dtype)
+        # An expression without variables: the same number for all elements.
         if not isinstance(made, Value):
             like = next(v for v in ins if v is not None)
             made = g.full(g.sizes(like), made, meta.dtype)

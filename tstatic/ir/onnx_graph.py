@@ -114,8 +114,10 @@ class Graph:
             attrs: Its attributes; those that are ``None`` are left out.
         """
         names = [v.name if v is not None else "" for v in inputs]
+        # ONNX leaves out inputs at the end; one in between has an empty name.
         while names and not names[-1]:
             names.pop()
+        # Most of ONNX's operators give the type of their first input.
         kind = dtype or next(v.dtype for v in inputs if v is not None)
         results = [Value(self.fresh(), kind, dims) for _ in range(count or 1)]
         given = {n: v for n, v in attrs.items() if v is not None}
@@ -125,6 +127,7 @@ class Graph:
     def const(self, value: Any, dtype: DType | None = None) -> Value:
         """Returns a constant; equal ones are one value."""
         array = np.asarray(value, None if dtype is None else dtype.np)
+        # By bytes: 0.0 equals -0.0, and NaN not even itself.
         key = (array.dtype.str, array.dtype.name, array.shape, array.tobytes())
         found = self._known.get(key)
         if found is None:
@@ -171,6 +174,7 @@ class Graph:
         target = list(shape)
         if x.dims == tuple(target):
             return x
+        # Without `allowzero`, a size of 0 copies the one at the same place.
         if 0 in target and UNKNOWN not in target:
             return self("Reshape", x, self.ints(target), dims=tuple(shape), allowzero=1)
         if target.count(UNKNOWN) > 1:
@@ -217,12 +221,14 @@ class Graph:
 
     def reduce(self, op: str, x: Value, axes: Sequence[int], keep: bool = False) -> Value:
         """Returns a reduction (``"Sum"``, ``"Mean"``, ``"Max"`` ...) over axes; over none it is the value itself."""
+        # Without axes ONNX reduces over all of them.
         if not axes and op in ("Sum", "Mean", "Max", "Min", "Prod"):
             return x
         return self(f"Reduce{op}", x, self.ints(axes), keepdims=int(keep))
 
     def slice(self, x: Value, axis: int, start: int, end: int | None = None, step: int = 1) -> Value:
         """Returns a run of entries along an axis; ``None`` is the end in the direction of the step."""
+        # Beyond every size, which `Slice` takes as the end in its direction.
         far = 2**63 - 1 if step > 0 else -(2**63) + 1
         ends = self.ints([far if end is None else end])
         return self("Slice", x, self.ints([start]), ends, self.ints([axis]), self.ints([step]))

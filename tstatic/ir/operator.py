@@ -48,11 +48,13 @@ class _Owned(dict[str, Any]):
     __copy__ = copy
 
     def __reduce__(self) -> Any:
+        # Pickled without the op, and so without its program.
         return dict, (dict(self),)
 
     def __deepcopy__(self, memo: Any) -> dict[str, Any]:
         return dict(self)
 
+    # dict's own `|=`, `setdefault` and `update` would write past `__setitem__` and its checks.
     def __ior__(self, other: Any) -> _Owned:  # type: ignore[override,misc]
         self.update(other)
         return self
@@ -149,6 +151,7 @@ def unknown(error: type[TstaticError], type: str, kind: str, name: str, known: I
 class OperatorBase:
     """The part of :class:`~tstatic.ir.program.Operator` that only keeps its block."""
 
+    # Without a dict each: a program has thousands of ops.
     __slots__ = (
         "_attrs",
         "_inputs",
@@ -225,6 +228,7 @@ class OperatorBase:
     @inputs.setter
     def inputs(self, inputs: dict[str, tuple[str, ...]]) -> None:
         self._note("_inputs")
+        # In a dict of the op's own: the caller may change the given one later.
         self._inputs = OpSlots(self, inputs)
         self._touch()
 
@@ -246,6 +250,7 @@ class OperatorBase:
 
     @attrs.setter
     def attrs(self, attrs: dict[str, Any]) -> None:
+        # Checked first, so that a refused write changes nothing.
         complete = self.definition.complete(attrs)
         self._note("_attrs")
         self._attrs = OpAttrs(self, complete)
@@ -283,6 +288,7 @@ class OperatorBase:
         return {
             "op_role": self.role,
             "op_role_var": list(self.role_var),
+            # Paddle writes name scopes from the root on.
             "op_namescope": f"/{self.namescope}",
             "op_callstack": [f"at {show(self.where)}"] if self.where else [],
             "op_device": self.device,
@@ -301,6 +307,7 @@ class OperatorBase:
         """
         if name in self.attrs:
             value = self.attrs[name]
+            # Lists, as Paddle gives them.
             return list(value) if isinstance(value, tuple) else value
         automatic = self._automatic()
         if name in automatic:
@@ -318,6 +325,7 @@ class OperatorBase:
         return {**{n: self.attr(n) for n in self.attrs}, **self._automatic()}
 
     def _set_attr(self, name: str, value: Any) -> None:
+        # All four: which of them the name means is found below.
         self._note("role", "role_var", "device", "namescope")
         if name == "op_role":
             self.role = int(value)
@@ -326,6 +334,7 @@ class OperatorBase:
         elif name == "op_device":
             self.device = str(value)
         elif name == "op_namescope":
+            # As `_automatic` gives it, with the slash of the root.
             self.namescope = str(value).lstrip("/")
         else:
             spec = self.definition.attrs.get(name)

@@ -40,6 +40,7 @@ class PaddleOp:
         if None in known:
             return None
         rows = [row for row in known if row is not None]
+        # One variable's numbers are in the file once, so that its size bounds them.
         if len(rows) > 1 and sum(map(len, rows)) > MOST_NUMBERS:
             raise ValueError(f"more than {MOST_NUMBERS:,} numbers in {', '.join(slots)}, of several variables")
         return [number for row in rows for number in row]
@@ -82,6 +83,7 @@ class PaddleOp:
         ops, slots = [], {}
         for slot, value in values.items():
             slots[slot] = [self.fresh(Meta((1,), dtypes[slot]))]
+            # Paddle reads `str_value` first: `value` is a float32 in its files.
             attrs = {"shape": (1,), "dtype": dtypes[slot], "value": float(value), "str_value": repr(value)}
             ops.append(OpSpec("fill_constant", {}, {"Out": slots[slot]}, attrs))
         return ops, slots
@@ -130,6 +132,7 @@ def respelled(*, notes: Mapping[str, str] | None = None, **slots: str) -> Paddle
         inputs, outputs = (
             {slots.get(slot, slot): row for slot, row in side.items()} for side in (op.inputs, op.outputs)
         )
+        # Paddle's kernel writes these, though nothing but its own gradient reads them.
         left = {slot: [op.fresh(Meta((-1,), dtype_of(kind)))] for slot, kind in (notes or {}).items()}
         return [op.made(inputs=inputs, outputs={**outputs, **left})]
 

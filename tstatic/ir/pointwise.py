@@ -36,6 +36,7 @@ class PointwiseRef(ExpressionRef):
         self.attrs: frozenset[str] = frozenset(attrs)
         self.prepare = prepare
         self._codes: dict[Any, expr_numpy.Code] = {}
+        # For inputs that `prepare` has aligned: they broadcast by numpy's rule.
         self._aligned = self if prepare is None else PointwiseRef(inputs, outputs, attrs)
 
     def _code(
@@ -124,6 +125,7 @@ def torch_lowering(
                 result = torch.full_like(like, result) if places[i] is None else places[i].fill_(result)
             if result is not places[i]:
                 if result.dtype.is_floating_point and like.dtype.is_floating_point:
+                    # Low precision was computed in float32: this is the one rounding.
                     result = result.to(like.dtype)
                 if places[i] is not None:
                     result = places[i].copy_(result)
@@ -156,6 +158,7 @@ def derive_gradient(inputs: Sequence[str], outputs: Mapping[str, str], floats: S
         for out, text in outputs.items():
             inner = expr.diff(expr.parse(text), name)
             seed = expr.Node("var", value=f"d{out}")
+            # The incoming gradient inside the choice: outside, infinity times 0 would be NaN.
             if inner.op == "where" and inner.args[2] == expr.ZERO:
                 term = expr.make("where", inner.args[0], expr.make_term("mul", seed, inner.args[1]), expr.ZERO)
             else:

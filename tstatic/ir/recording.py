@@ -68,6 +68,7 @@ class _Recorded(np.ndarray[Any, Any]):
         if isinstance(made_from, _Recorded):
             self._tape = made_from._tape
 
+    # Anything else might give away values, which later runs would not see change.
     def __getattribute__(self, name: str) -> Any:
         if name not in _READ:
             raise NotRecordable(name)
@@ -99,6 +100,7 @@ class _Recorded(np.ndarray[Any, Any]):
         _tape_of((self,)).add(np.copyto, (value,), (self,), (self, value))
 
     def reshape(self, *shape: Any, **given: Any) -> Any:
+        # A reshape that has to copy would read the values of this run for all later ones.
         found = super().reshape(*shape, **given)
         if found.size and _address(found) != _address(self):
             raise NotRecordable("a copy")
@@ -131,6 +133,7 @@ class _Tape:
         self.calls: list[Call] = []
         self.own_bytes = 0
         self._known = [byte_bounds(a) for a in known if a.size]
+        # First and last byte of arrays that noted calls have written.
         self._own: list[tuple[int, int]] = []
 
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -184,7 +187,9 @@ class _Tape:
     def _plain(self, value: Any, written: bool) -> Any:
         if not isinstance(value, np.ndarray):
             return value
+        # As arrays of numpy's own type: calls on recorded ones would be noted again.
         plain = np.ndarray.view(value, np.ndarray) if isinstance(value, _Recorded) else value
+        # All arrays are handed out read-only, so that a write that slips past the tape fails.
         if written and not plain.flags.writeable:
             plain = plain.view()
             plain.flags.writeable = True
@@ -288,4 +293,5 @@ class Recording:
         if not self._left:
             self._calls, self._own_bytes = record(self._function, self._args, self._given) or (None, 0)
         self._left -= 1
+        # By the function itself: recording computes nothing.
         self._function(*self._args, **self._given)

@@ -118,6 +118,7 @@ class ExpressionRef(Ref):
 
 
 # ------------------------------------------------------------------------------------------------------ bare functions
+# `inspect.signature` takes some 40 us, and binding a plan asks for each of its ops.
 @lru_cache(maxsize=1 << 14)
 def _parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
     found = inspect.signature(function).parameters.values()
@@ -160,6 +161,7 @@ class PlainRef(Ref):
         self.takes = names & frozenset(RESERVED)
         self.functions = (function,) if scratch_metas is None else (function, scratch_metas)
         self._takes_scratch = "scratch" in names
+        # What is handed to it beside arrays differs from run to run, which recorded calls would not notice.
         self._recorded = recorded and not self.takes
 
     def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
@@ -178,6 +180,7 @@ class PlainRef(Ref):
             given["scratch"] = tuple(scratch)
         if self._recorded:
             return [(Recording(self.function, (*ins, *outs), given), ())]
+        # Bound once, so that runs pass no keywords.
         function = partial(self.function, **given) if given else self.function
         return [(function, (*ins, *outs))]
 

@@ -44,6 +44,7 @@ def refusal(
     if isinstance(error, TstaticError | Warning) or not isinstance(error, CAUGHT) or is_own(caller.f_code.co_filename):
         return None
     frames = list(_frames(error.__traceback__))
+    # Raised by the call itself: Python's own message names what does not fit the signature.
     if len(frames) < 2 or any(_is_users(frame) for frame, _ in frames):
         return None
     try:
@@ -57,6 +58,7 @@ def refusal(
     for key in [k for k, p in parameters.items() if p.kind is p.VAR_KEYWORD and k in given]:
         given |= given.pop(key)
     notes = {key: str(p.annotation).strip("'\"") for key, p in parameters.items() if p.annotation is not p.empty}
+    # An argument of the wrong type explains more than the line that failed.
     misfits = [key for key, value in given.items() if not fits(value, notes.get(key, "Any"))]
     found = misfits[0] if misfits else _worked_on(frames, given)
     said = str(error) or type(error).__name__
@@ -111,6 +113,7 @@ def _worked_on(frames: list[tuple[FrameType, TracebackType]], given: Mapping[str
     """
     trace = next(t for f, t in reversed(frames) if is_own(f.f_code.co_filename))
     words, local = _words(trace), trace.tb_frame.f_locals
+    # The arguments themselves before what is inside of them.
     for exact in (True, False):
         for key, value in given.items():
             plain = value is None or isinstance(value, bool | int | str | bytes)
@@ -131,10 +134,12 @@ def _words(trace: TracebackType) -> list[str]:
     """Returns the names in the expression that failed, or all names of the function where the source is not at hand."""
     code = trace.tb_frame.f_code
     positions = list(code.co_positions())
+    # An instruction is two bytes long.
     first, last, start, end = positions[trace.tb_lasti // 2]
     if first is None or last is None or start is None or end is None:
         return list(code.co_varnames)
     lines = [linecache.getline(code.co_filename, n) for n in range(first, last + 1)]
+    # Columns are bytes of UTF-8. The end first: both cuts may be of the same line.
     lines[-1] = lines[-1].encode()[:end].decode(errors="ignore")
     lines[0] = lines[0].encode()[start:].decode(errors="ignore")
     return re.findall(r"[A-Za-z_]\w*", " ".join(lines)) or list(code.co_varnames)

@@ -27,6 +27,7 @@ from tstatic.forks import computing
 
 V = TypeVar("V")
 
+# The package's folder, in which `ir` lies.
 ROOT = Path(__file__).parents[1]
 SHIPPED = "index.json"
 LEARNED = Path(cache_from_source(str(ROOT / "index.py"))).with_name(SHIPPED)

@@ -32,6 +32,7 @@ def respelled(original: Any, name: str, takes: str, renamed: Mapping[str, str]) 
     own = inspect.signature(original).parameters
     own_self = "self, " if inspect.isclass(original) else ""
     scope: dict[str, Any] = {"original": called, "__name__": original.__module__}
+    # Without a body, only to learn the names of the parameters.
     exec(compile(f"def {name}({own_self}{takes}): pass", __file__, "exec"), scope)
     parameters = [p for p in inspect.signature(scope[name]).parameters if p != "self"]
     targets = {p: renamed.get(p, p) for p in parameters}
@@ -51,6 +52,7 @@ def respelled(original: Any, name: str, takes: str, renamed: Mapping[str, str]) 
         function.__name__, function.__qualname__ = "__init__", f"{original.__qualname__}.__init__"
         function.__doc__ = called.__doc__
         metaclass: Any = type(original)
+        # Under the same name: users know the class by it, and `isinstance` holds.
         made = metaclass(original.__name__, (original,), {"__init__": function, "__module__": original.__module__})
         made.__qualname__ = original.__qualname__
     else:
@@ -87,10 +89,12 @@ def parameters_of(original: Callable[P, Any], **defaults: Any) -> Callable[[Call
 
     def make(body: Callable[..., R]) -> Callable[P, R]:
         name = body.__name__
+        # Defaults are objects, which a text cannot have: they are set below.
         takes = ", ".join(f"{n}=None" if n in given else n for n in parameters)
         passed = ", ".join(f"{n}={n}" for n in parameters)
         text = f"def closure(body):\n    def {name}({takes}): return body({passed})\n    return {name}"
         scope: dict[str, Any] = {}
+        # Among the names of the body's module, to which it belongs.
         exec(compile(text, __file__, "exec"), body.__globals__, scope)
         made = scope["closure"](body)
         made.__defaults__ = tuple(given[n] for n in parameters if n in given)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+# 2**32 divided by the golden ratio, and odd: multiples by small numbers lie far apart (Knuth's multiplicative hashing).
 _MIX = 0x9E3779B9
+# The lower 32 bits, as Philox works on words of that size.
 _WORD = 0xFFFFFFFF
 
 

@@ -104,6 +104,7 @@ class TileSize:
                 count *= 2
             if count == 1:
                 return None
+            # Multiples but for the last bound, which takes the rest.
             bounds = [*(whole * i // count * multiple for i in range(count)), items]
             found = [slice(a, b) for a, b in itertools.pairwise(bounds)]
         elif most:
@@ -197,6 +198,7 @@ def row_parts(shape: Shape, size: TileSize, multiple: int = 1) -> tuple[int, lis
     if total <= 1:
         return 0, None
     inner = math.prod(shape[axis + 1 :])
+    # What counts is the elements of a part: rows times those of each.
     return axis, size.parts(shape[axis], total, multiple // math.gcd(inner, multiple))
 
 
@@ -243,6 +245,7 @@ class Split:
         if attrs.get(self.unless) or any(min(m.shape, default=1) < 1 for m, _ in cut):
             return None
         chosen = [(metas[self.work], entries[self.work])] if self.work is not None else cut
+        # Of several slots the largest says how much work there is.
         full, entry = max(chosen, key=lambda pair: pair[0].numel)
         if full.numel < least:
             return None

@@ -15,6 +15,7 @@ from tstatic.errors import DTypeError, FeedTypeError, ShapeError, TstaticError, 
 with needed_for("bfloat16, one of tstatic's types,"):
     import ml_dtypes
 
+# Paddle's mark of a size that the feed decides.
 UNKNOWN = -1
 
 
@@ -84,6 +85,7 @@ class DType:
             return True
         if isinstance(other, str):
             return other == self.name or other == f"paddle.{self.name}"
+        # A bool is an int, too, and names no type.
         if type(other) is int:
             return other == _NUMBERS.get(self.name)
         if isinstance(other, np.dtype | type):
@@ -216,6 +218,7 @@ def dtype_of(value: Any) -> DType:
 def _of_numpy(value: Any) -> DType | None:
     """Returns the type that numpy has under a name or for a type; ``None`` if tstatic lacks it."""
     try:
+        # '>f4' is float32 as well: the order of bytes is not part of a type here.
         return _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
     except (TypeError, ValueError):
         return None
@@ -283,6 +286,7 @@ def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
     Raises:
         ShapeError: If the axis is outside ``[-rank, rank)``.
     """
+    # A scalar counts as having one axis.
     if not -rank <= axis < max(rank, 1):
         raise ShapeError(
             f"{what} {axis} is out of range for a value of rank {rank}",

@@ -27,6 +27,7 @@ def numbered(program: Program, updates: tuple[int, ...] | None = None) -> Iterat
     """
     old = program._updates
     if updates is None:
+        # Above all numbers that the program's ops have: its copies keep them.
         updates = old or (1 + max((n for block in program.blocks for op in block.ops for n in op.updates), default=0),)
     program._updates = updates
     try:
@@ -86,6 +87,7 @@ class _Choice:
     def keeps(self, op: Operator) -> bool | None:
         """Returns whether an op of the program stays; ``None`` if what reads its results decides."""
         owned = [inner for index in sub_blocks(op) for inner in self.program.blocks[index].ops]
+        # A branch or loop stays if one of the updates in it runs.
         if owned and any(self.trains(inner) for inner in owned):
             return any(self.runs(inner) for inner in owned) or None
         return self.runs(op) if self.trains(op) else None
@@ -100,8 +102,10 @@ class _Choice:
         """Returns whether this run has such an op."""
         if not self.chosen or self.picks(op):
             return True
+        # A parameter that was not chosen stays as it is.
         if op.definition.update and op.output("ParamOut"):
             return False
+        # Built outside of any `minimize`: what reads its results decides.
         if not op.updates:
             return None
         own = op.role_var[0] if op.role_var and op.role & OpRole.Optimize else None

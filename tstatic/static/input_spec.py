@@ -131,6 +131,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
             op="InputSpec",
         )
     for size in shape:
+        # True would pass as a size of 1.
         if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer)):
             raise ProgramTypeError(
                 "a size of `shape` in InputSpec must be an int or None",

@@ -39,6 +39,7 @@ def grad_var_name(var_name: str) -> str:
 def strip_grad_suffix(name: str) -> str:
     """Returns the name of the variable that a gradient, or a part of one, belongs to; other names are returned as they are."""
     name = name.partition(SUFFIX)[0]
+    # Gradients of a second loss begin with it.
     return name.rpartition("grad/")[2]
 
 
@@ -148,6 +149,7 @@ def check_dtype(
         DTypeError: If it is another one.
     """
     name = convert_dtype(input_dtype)
+    # Callers list bfloat16 under either name.
     if name in expected_dtype or (name == "uint16" and "bfloat16" in expected_dtype):
         return
     text = (
@@ -190,6 +192,7 @@ def check_shape(
     """
     check_type(shape, "shape", expected_shape_type or (list, tuple, Variable), op_name)
     for size in shape if isinstance(shape, list | tuple) else (shape,):
+        # A shape that is one Variable has no elements to check.
         if not isinstance(shape, Variable):
             check_type(size, "element of shape", expected_element_type or (int, Variable), op_name)
         if isinstance(size, Variable):
@@ -237,6 +240,7 @@ def fetch_var(name: str, scope: Scope | None = None, return_numpy: bool = True) 
             var=name,
         )
     tensor = held.get_tensor()
+    # A copy: the tensor may be memory that the next run writes.
     return np.array(tensor) if return_numpy else tensor
 
 

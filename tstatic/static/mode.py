@@ -106,6 +106,7 @@ def _stopped() -> Iterator[None]:
     block = default_main_program().current_block()
     before = set(block.vars)
     yield
+    # At the end, as layers make variables in many places.
     for name, var in block.vars.items():
         if name not in before:
             var.stop_gradient = True

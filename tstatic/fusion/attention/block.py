@@ -39,6 +39,7 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
     parts = []
     for number, ops in enumerate(groups):
         later = {v for group in groups[number + 1 :] for op in group for v in op.contents()}
+        # The gradient of the softmax names the result by an attribute, and has no slot for it.
         later |= {str(op.attrs[RESULT]) for group in groups[number + 1 :] for op in group if RESULT in op.attrs}
         more = summing if ops is middle else []
         kept = [v for op in (*ops, *more) for v in op.writes() if v in needed or v in later]
@@ -61,6 +62,7 @@ def groups_of(
         metas: Metadata of all values.
         needed: Values that are written to memory.
     """
+    # As a program of its own, in which the same searches find the parts.
     view = View(FrozenProgram(tuple(body), metas, {}, (), (), {}, {}), metas)
     core, back = _core_of(view)
     layouts = [*back.layouts.values()]
@@ -78,6 +80,7 @@ def groups_of(
             continue
         if index in core:
             behind.update(op.writes())
+        # What reads nothing of the attention can be computed in front of it.
         elif behind.isdisjoint(op.reads()):
             before.append(op)
         else:
@@ -111,6 +114,7 @@ def _by_shape(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[F
     for op in ops:
         own = max((metas[v].shape for v in (*op.contents(), *op.writes())), key=lambda shape: (len(shape), shape))
         shape = next((place[v] for v in op.reads() if v in place), own)
+        # What is made of a group's values is in the group, whatever its own shape.
         place |= dict.fromkeys(op.writes(), shape)
         groups.setdefault(shape, []).append(op)
     return list(groups.values())
@@ -161,6 +165,7 @@ def backward_core(view: View, softmax: int) -> tuple[set[int], Ends, Ends, str]:
     assert backward is not None, "the gradient was found before"
     core = {*made_again(view, backward), *backward.indices}
     product, mixed = view.ops[backward.product], view.ops[backward.mixed]
+    # What moves gradients before what moves operands, which it may read, too.
     back = at_back(view, gradients_of(view, backward), core, scaled=True)
     front = operands_of(view, product, mixed, (*core, *back.indices))
     arriving = one(mixed.input(f"Out{GRAD}")) or ""

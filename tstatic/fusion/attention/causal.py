@@ -87,6 +87,7 @@ class Masks:
             slot = next(s.name for s, e in zip(op.definition.inputs, op.inputs, strict=True) if e == value)
             found = self._of(op, slot)
             if found is not None:
+                # A second operand could raise what a finite mask hides.
                 alone = all(len([*o.contents()]) == 1 for o in ops if o is not op)
                 fits = _keeps(ops[place + 1 :], infinite=found.infinite) and (found.infinite or alone)
                 if fits and found.hides(self._mask_type(op, slot)):

@@ -51,6 +51,7 @@ dimensions in it, and what was saved of each row."""
 # -------------------------------------------------------------------------------------------------------------- rewriting
 def with_marks(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
     """Marks causal masks; they become constants of the program, and what makes them is removed."""
+    # Under strict numerics nothing is skipped, and masks stay in memory.
     if strict_numerics():
         return program
     view, masks = View(program, metas), Masks(program, metas)
@@ -63,6 +64,7 @@ def with_marks(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgr
             marked |= {forward.behind_scores[place]: op for place, op in found.items()}
     if not marked:
         return program
+    # Constants from here on: what made them is dropped.
     made = {v for v in masks.kept if v in view.maker}
     ops = [marked.get(i, op) for i, op in enumerate(view.ops) if not made.issuperset(op.writes()) or not op.writes()]
     return without_unused(program.edit(ops=tuple(ops), constants={**program.constants, **masks.kept}))
@@ -132,6 +134,7 @@ class _Rewriting:
         meta = metas[scores]
         low = meta.dtype.is_low
         self.saving: list[FrozenOp] = []
+        # Kernels add up powers in float32, and what is saved has that sum's digits.
         wide = self._cast(self.saving, softmax, scores, float32) if low else scores
         total = self._new(f"{scores}@TOTAL", Meta((*meta.shape[:-1], 1), metas[wide].dtype))
         attrs = {"axis": (-1,), "keepdim": True, "reduce_all": False}
@@ -202,8 +205,10 @@ def saving_of(view: View, scores: str) -> tuple[int, ...]:
     """Returns the ops that save the sums of powers of scores."""
     for index in dict.fromkeys(view.readers.get(scores, ())):
         found = [index]
+        # A cast where scores have 16 bits, the sum, and the cast of what is saved.
         while view.ops[found[-1]].type in ("cast", "logsumexp"):
             value = one(view.ops[found[-1]].output("Out"))
+            # By the name that `_Rewriting` gives it.
             if value.startswith(f"{scores}@SAVED"):
                 return tuple(found)
             further = view.readers.get(value, ())
@@ -279,6 +284,7 @@ def made_again(view: View, backward: Backward) -> tuple[int, ...]:
     found = product_of(view, one(view.ops[softmax].input("X")))
     assert found is not None, "the weights were made again"
     behind = [i for i in view.readers[str(gradient.attrs[SAVED])] if view.ops[i].type == "assign"]
+    # From what the last product takes back to the weights.
     value = one(view.ops[backward.mixed].input("X"))
     while value != weights:
         behind.append(view.maker[value])
@@ -365,8 +371,10 @@ def core_kernel(
         summing: Gradients of adds of biases that the gradient's kernel is to compute, too: sums over rows of what it writes.
     """
     body = for_kernel(body)
+    # The check of a module that runs alone computes the moves, which the kernel does without.
     whole, moved = body, Moved(body, metas)
     if not any(SAVED in op.attrs for op in body):
+        # In the program's order: queries times keys come first.
         product, mixed = (op for op in body if op.type == "matmul_v2")
         layouts = {one(e): moved.read(one(e)) for e in (product.input("X"), product.input("Y"), mixed.input("Y"))}
         layouts[one(mixed.output("Out"))] = moved.written(one(mixed.output("Out")))
@@ -379,6 +387,7 @@ def core_kernel(
         found = Attention(product, scores, body[at], tuple(op for op in others if op not in scores))
         lse = one(saving[-1].output("Out")) if saving else None
         return attention_kernel(found, mixed, metas, lse, saving, layouts, whole)
+    # Backwards: the gradient of the last product comes first.
     first_gradient, last_gradient = (op for op in body if op.type == "matmul_v2_grad")
     read = (last_gradient.input("X"), last_gradient.input("Y"), *map(first_gradient.input, ("Y", "Out@GRAD")))
     layouts = {one(e): moved.read(one(e)) for e in read}

@@ -111,6 +111,7 @@ def _block(
     """Returns the products, their biases and the attention between them, or what is wrong with them; ``None``: no block."""
     product, mixed = view.ops[forward.product], view.ops[forward.mixed]
     operands = [one(e) or "" for e in (product.input("X"), product.input("Y"), mixed.input("Y"))]
+    # One product may make all three, which then lie in one value.
     sources = dict.fromkeys(front.layouts[v].value for v in operands)
     found = _named({*core, *front.indices, *back.indices})
     made = [_projection(view, v) for v in sources]
@@ -119,6 +120,7 @@ def _block(
     for name, pair in zip(FIRST, made, strict=False):
         if pair is None:
             reason = "queries, keys and values are not all made by a product, or are not moved as heads"
+            # A move that was not taken in says more than that a product is missing.
             left = front.left[0][1] if front.left else MatchRejected("NO_PATTERN", reason, "make each by fc or Linear")
             return found, left
         found[f"linear{name}"] = pair[0]
@@ -199,6 +201,7 @@ def _outer_use(view: View, found: Found) -> MatchRejected | None:
     reasons = [outer_use(view, found, "norm1", f"linear{n}") for n in FIRST if f"linear{n}" in found]
     products = {found[f"linear{n}"] for n in FIRST if f"linear{n}" in found}
     readers = view.readers[output_of(view.ops[found["norm1"]], "Y") or ""]
+    # Gradients read the normalised input wherever it is made: it stays in memory for them.
     others = [i for i in readers if i not in products and not view.ops[i].type.endswith("_grad")]
     return reasons[0] if others or (reasons[0] is not None and reasons[0].code != "EXTRA_READER") else None
 
@@ -221,6 +224,7 @@ def _attrs(view: View, found: Found) -> dict[str, object]:
     heads = view.metas[one(product.input("X")) or ""].shape
     attrs: dict[str, object] = {
         "pre_layer_norm": "norm1" in found,
+        # The weight is a layer's, [inputs, 3 * outputs].
         "transpose_qkv_wb": True,
         "num_heads": heads[-3] if len(heads) > 3 else 1,
         "add_residual": "residual" in found,
@@ -304,6 +308,7 @@ def _backward(view: View, softmax: int) -> Iterator[Proposal]:
             shorter = without(shorter, "sum1")
         maker = view.maker.get(arriving_gradient(view, found) or "")
         if maker is not None and "sum2" not in found and has_expressions(view.ops[maker]):
+            # Whatever makes the gradient that arrives has expressions, and can be one kernel with these.
             shorter = without(shorter, "norm2", "dropout2")
         if shorter != found:
             yield refused(found, "ROWS_KERNEL", LEFT_TO_ROWS)
@@ -336,11 +341,13 @@ def _takes(op: FrozenOp, value: str) -> bool:
 
 def _gradients_behind(view: View, found: Found) -> Found:
     """Returns the ops behind the gradients of the first products: one sum where there are several."""
+    # One product makes all three: its gradient needs no sum.
     if "linear1k" not in found:
         return gradient_behind(view, found)
     products = [found[f"linear{n}"] for n in FIRST if f"linear{n}" in found]
     values = {v for i in products if (v := output_of(view.ops[i], f"X{GRAD}")) is not None}
     sums = [i for v in values for i in view.readers.get(v, ()) if view.ops[i].type == "sum" and not view.ops[i].body]
+    # A sum that has others beside these, or not all of them, is not the block's.
     if not sums or not values <= {*view.ops[sums[0]].contents()}:
         return {}
     more = {"sumx": sums[0]}
@@ -392,6 +399,7 @@ def _fused_gradient(softmax: int, view: View, found: Found) -> Fused:
         f"BiasDropoutResidualOut{GRAD}": get("norm2", f"X{GRAD}"),
     }  # fmt: skip
     attrs = _attrs(view, found)
+    # A residual's gradient is one of the block's input's, which a sum adds.
     attrs["add_residual"] = "sum1" in found
     return Fused("fused_attention_grad", ins, outs, attrs)
 
@@ -414,6 +422,7 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
         if trained and "linear2" in made[0]:
             found = {**made[0], **behind_last(view, made[0])}
             # A gradient has the position of its forward op.
+            # Without an outer dropout that is the softmax, which draws nothing.
             drawn.add(view.ops[found.get("dropout2", index)].position)
             adds |= {view.ops[i].position for n, i in found.items() if view.ops[i].type == "elementwise_add"}
             blocks.add(view.ops[index].position)

@@ -260,6 +260,7 @@ class _Gradients(AttentionModule):
                 lines.append(f"for_keys = {self.dot}({self.low('ds')}, query, for_keys)")
             return lines
 
+        # Heads that share keys: one program adds up the gradients of all of them.
         shared = s.batches // s.key_batches
         inside = over_queries(s.rows, self.diagonal, loop)
         if shared > 1:
@@ -408,8 +409,10 @@ class _Gradients(AttentionModule):
         """Returns the launches of a way; ``made``: the sums of rows of the result times its gradient are made in the loops."""
         s = self.sizes
         given = next(p for p in delta_parameters if p.name == "given")
+        # Functions take both pointers, and read one of them.
         unread = "delta" if made else "out"
         blocks = {id(p): self._programs(p) for p in way.parts}
+        # Gradients in smaller blocks have more strips: all leave as many, the others with zeros.
         strips = max((n for own in blocks.values() for n in own), default=1)
         launches: list[Launch] = []
         partials: dict[KernelLocal, tuple[int, DType]] = {}
@@ -429,6 +432,7 @@ class _Gradients(AttentionModule):
             more = {"MADE": int(made), **({"STRIPS": strips} if self.biases else {})}
             if part.queries is not None:
                 more |= {OWN_BLOCKS["ROWS"]: part.queries.rows, OWN_BLOCKS["COLUMNS"]: part.queries.columns}
+            # A launch with programs for queries has a row of them for each batch; keys may be shared by several.
             batches = s.batches if part.name in ("queries", "gradients") else s.key_batches
             launches.append(self.launch(part.name, own, part.blocks, sum(blocks[id(part)]), batches, more))
         if self.biases:
@@ -436,6 +440,7 @@ class _Gradients(AttentionModule):
             kept = self.metas[summed[0].value].numel
             batches = self.metas[next(iter(self.biases))].numel // (kept * s.rows)
             added = sums.finished(launches[-1], summed, batches * strips, kept, target)
+            # The first of them is the launch itself, which leaves the partial sums.
             launches += [one for one in added.launches[1:] if isinstance(one, Launch)]
             partials |= added.partials
         name = way.name if made != self.dtype.is_low else f"{way.name}, {'no ' * made}sums of rows before"

@@ -100,6 +100,7 @@ class _Forward(AttentionModule):
             f"total = tl.zeros((ROWS,), {kind})",
             f"mixed = tl.zeros((ROWS, WIDTH), {kind})",
             *over_keys(s.columns, self.diagonal, loop),
+            # The sum over all keys is known here: one division a row, and none in the loop.
             self.store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:

@@ -214,6 +214,7 @@ class LibraryWay:
                     "top = peak",
                 ],
             ),
+            # A second pass over the columns: only now are the largest score and the sum known.
             'shift = tl.where(top == float("-inf"), 0.0, top)',
             *nested(
                 f"for start in range(0, {s.columns}, COLUMNS):",
@@ -238,6 +239,7 @@ class LibraryWay:
             buffers += [m.pointer("d_at", GRADIENTS), *(m.placed(name, place) for name, place in read)]
             sizes.append(KernelParameter("WIDTH", "constant"))
         parameters = (*buffers, *self._shared_parameters(), *sizes)
+        # The library multiplies what a row does not see, too: its gradients there count as 0.
         given = f"tl.where(seen, {self._times(self._loaded('d_at'), self.factors[2], m.compute)}, 0.0)"
         body = [
             *self._head(),
@@ -302,6 +304,7 @@ class LibraryWay:
         buffers = 2 if self.through_scores else 1
         # Products write what the next launch reads: of the cache, a part is theirs.
         chosen = [*cuts(s.batch, max(1, target.l2_bytes // (2 * buffers * each)))]
+        # Runs take turns in buffers of the largest one's size.
         most = max(cut.count for cut in chosen)
         partials = {SCORES: (most * s.rows * s.columns, m.compute)}
         if buffers > 1:
@@ -316,6 +319,7 @@ class LibraryWay:
     def among(self, generated: list[Launches], target: Target) -> list[Launches]:
         """Returns all ways, the one to be taken where nothing was timed first: the library's on a chip, where it is offered."""
         own = self.launches(target)
+        # Who asks for blocks means the kernels that have some, and an interpreter is there to run these.
         first = target.large_programs or target.asks("ROWS", "COLUMNS")
         return generated + own if first else own + generated
 
@@ -328,6 +332,7 @@ class LibraryWay:
             return [scores, self._rows_launch("weight_rows", cut, target), mixed]
         made: list[Launch | LibraryProduct] = [scores]
         if self.through_scores:
+            # Both products before the launch between, which reads scores and gradients together.
             made.append(self._product("given", "v", GRADIENTS, (r, c, width), cut, trans_b=True))
         made.append(self._rows_launch("gradient_rows", cut, target))
         if "dv" in self.wanted:
@@ -350,6 +355,7 @@ class LibraryWay:
         trans_b: bool = False,
     ) -> LibraryProduct:
         s = self.module.sizes
+        # In buffers the matrices of a run lie one behind the other.
         held = Matrices(shape := (*(n for _, n in cut.along), s.rows, s.columns), steps_of(shape))
 
         def value(name: str) -> str:
@@ -363,6 +369,7 @@ class LibraryWay:
     def _rows_launch(self, name: str, cut: Cut, target: Target) -> Launch:
         m, s = self.module, self.module.sizes
         if target.large_programs:
+            # Two blocks along each axis, so that tests in the interpreter see borders.
             rows, columns = (power_of_two(-(-n // 2), 16, 128) for n in (s.rows, s.columns))
         else:
             # Eight scores a thread of four warps.

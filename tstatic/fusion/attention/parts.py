@@ -69,6 +69,7 @@ class Attention:
             if op.type != "scale" or len([e for e in op.inputs if e]) > 1 or op.attrs["bias"]:
                 return None
             factor *= op.attrs["scale"]
+        # A negative factor would make the smallest raw score the largest.
         return factor if 0 < factor < math.inf else None
 
     @property
@@ -167,6 +168,7 @@ def sizes_of(product: FrozenOp, mixed: FrozenOp, metas: Mapping[str, Meta]) -> S
     if min(len(q), len(k), len(v)) < 2:
         raise CodegenUnsupported("NOT_A_MATRIX", "an operand of the attention is a vector", product)
     batch = q[:-2]
+    # Dimensions that are missing count as 1, as when numpy broadcasts.
     keys, values = ((1,) * (len(batch) - len(s) + 2) + s[:-2] for s in (k, v))
     shared = all(n in (1, m) for n, m in zip(keys, batch, strict=False))
     if len(keys) != len(batch) or keys != values or not shared:
@@ -222,9 +224,11 @@ class Inlined:
             if group.inner is not None or group.summed or space != sizes.batches * sizes.rows * sizes.columns:
                 raise CodegenUnsupported("SHAPE_MISMATCH", "an operator is not one per element of the scores", ops[0])
             for operand in group.inputs:
+                # A function gets one block of scores, in which other places of them do not lie.
                 if operand.value in given and not operand.full:
                     raise CodegenUnsupported("SHAPE_MISMATCH", "the scores are used at two places", ops[0])
             self.group = group
+            # Where a function jumps, rounding decides on which side: values are rounded there as the ops do it.
             if casts_round is None:
                 casts_round = any(expr.calls(n, _EXACT) for _, body in group.ops for n in body.nodes.values())
         self.casts_round = bool(casts_round)
@@ -259,6 +263,7 @@ class Inlined:
                 if all(inner):
                     size, place = s.rows * s.columns, f"rows * {s.columns} + columns"
                 elif not any(inner):
+                    # One number for all scores, in the shape of a block of columns.
                     size, place = 1, "0 * columns"
                 elif len(inner) == 2 and inner == (False, True) and space[cut:] == (s.rows, s.columns):
                     size, place = s.columns, "columns"
@@ -274,6 +279,7 @@ class Inlined:
         """Returns the function; ``names`` are those of the parameters of values in memory."""
         more = ["eights", "turned: tl.constexpr"] if self.draws_eights else []
         head = f"def {self.name}({', '.join([*self.given.values(), 'batch', 'rows', 'columns', *pointers, *more])}):"
+        # Without ops it gives back what it gets, so that loops need not ask.
         if self.group is None:
             return "\n".join(["@triton.jit", *nested(head, [f"return {self.given[self.result]}"])])
         s = self.sizes
@@ -316,6 +322,7 @@ def fitting_result(
         attrs=forward.complete({"trans_x": False, "trans_y": False}),
     )  # fmt: skip
     known = {**metas, name: metas[one(mixed.input("Out@GRAD"))]}
+    # What makes the weights again stands in front of the last product's gradient.
     before = body[: next(i for i, op in enumerate(body) if op is mixed)]
     return Fitting(result.value, [*before, made], name, result.strides, saved, one(softmax.input("X")), known)
 
@@ -326,6 +333,7 @@ def numpy_matmul(reference: Reference, op: FrozenOp) -> None:
         return
     if op.type == "logsumexp":
         scores = reference.of(one(op.input("X"))).text
+        # Powers of large scores overflow; this subtracts the largest first.
         reference.put(op.output("Out"), f"np.logaddexp.reduce({scores}, axis=-1, keepdims=True)")
         return
     if op.definition is CAUSAL_MASK:

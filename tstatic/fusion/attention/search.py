@@ -136,6 +136,7 @@ def almost_forward(view: View, softmax: int) -> tuple[tuple[int, ...], MatchReje
                 return indices, why_stored(view, changing)
             why = f"{changing.type} reads weights, which are known only when all keys are seen"
             return indices, MatchRejected("SUM_INSIDE", why, reader=changing.type)
+        # The first that may go on is enough for a message.
         behind += [i for i in following if is_elementwise(view.ops[i].definition) and not view.ops[i].body][:1]
         if not behind or behind[-1] not in following:
             return None
@@ -155,8 +156,10 @@ def backward_of(view: View, softmax: int) -> Backward | None:
         if maker.type == "matmul_v2_grad" and not maker.body and maker.output("X@GRAD") == value:
             break
         converts = _converts(view, maker)
+        # Only gradients of forward ops, and casts back to another float type.
         if not (converts or maker.definition.of) or not _per_element(view, index, draw=True):
             return None
+        # In front: the search goes against the program's order.
         weights.insert(0, index)
         value = maker.input("X" if converts else "Out@GRAD")
     # Other readers are reported when all ops of the gradient are known.
@@ -177,6 +180,7 @@ def whole_of(view: View, forward: Forward) -> tuple[Backward | None, MatchReject
     op = view.ops[forward.softmax]
     weights = one(op.output("Out"))
     gradients = [i for i in dict.fromkeys(view.readers.get(weights, ())) if view.ops[i].type == "softmax_grad"]
+    # Two gradients, as of two losses, both read the weights, which then stay in memory.
     backward = backward_of(view, gradients[0]) if len(gradients) == 1 else None
     inside = set(forward.indices) | (set(backward.indices) if backward is not None else set())
     result = one(view.ops[forward.mixed].output("Out"))

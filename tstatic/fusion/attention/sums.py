@@ -67,6 +67,7 @@ def strips_of(layout: Layout, kept: int) -> Strips | None:
         return None
     beside, along = [], []
     for size, stride in zip(outer, steps, strict=True):
+        # A dimension steps over whole matrices, or, as heads do, beside them within the columns.
         over = size > 1 and stride >= rows * kept
         if size > 1 and (stride % (rows * kept) if over else stride >= kept):
             return None
@@ -74,6 +75,7 @@ def strips_of(layout: Layout, kept: int) -> Strips | None:
         beside.append(0 if over or size == 1 else stride)
     end = layout.offset + sum((n - 1) * s for n, s in zip(outer, beside, strict=True)) + columns
     summed = math.prod(n for n, s in zip(outer, along, strict=True) if s)
+    # Batches have to be numbered without gaps, as each has its strips.
     if end > kept or 1 + sum((n - 1) * s for n, s in zip(outer, along, strict=True)) != summed:
         return None
     # The two inner sizes say nothing here: a batch alone begins at nothing.

@@ -185,7 +185,9 @@ def size_of(head: int, sizes: Iterable[int]) -> int:
 def _of_chip(table: Mapping[str, Any], target: Target, variant: Variant) -> list[Any]:
     """Returns what a table has for a chip, what has a variant's own blocks first."""
     chip = target.architecture
+    # Chips that no table names get what an H100 has.
     whole = table["tf32"] if variant == "tf32" else table.get(chip, table["sm_90"])
+    # Blocks that leave registers for random numbers leave them for a wide softmax as well.
     names = (variant, "drawn") if variant == "mixed drawn" else (variant,)
     own = (table.get(f"{chip} {name}") for name in names)
     return [*(one for one in own if one is not None), whole]
@@ -233,6 +235,7 @@ def _as_asked(blocks: Blocks, target: Target, head: int, dtype: DType) -> Blocks
 
 def apart_first(target: Target, head: int, dtype: DType, variant: Variant) -> bool:
     """Returns whether the gradients of keys and values are made by a kernel each, where nothing was timed."""
+    # As in the tables, others get what an H100 has.
     sizes = APART_FROM.get(target.architecture, APART_FROM["sm_90"])
     return not target.large_programs and dtype.is_low and padded(head) >= sizes["drawn" in variant]
 

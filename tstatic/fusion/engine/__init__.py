@@ -216,6 +216,7 @@ def apply(
             # The same ops matched another pattern of this fusion before.
             continue
         try:
+            # Also where an op is taken already: a reason of the match itself says more than that.
             fused, record = _make(fusion, view, indices, fuse, members)
             if others:
                 raise MatchRejected("TWO_GROUPS", f"{view.ops[others[0]].type} is in another match already", _TAKEN)
@@ -303,6 +304,7 @@ def _make(
     inside = set(indices)
     if inside & view.forbidden:
         raise MatchRejected("FORBIDDEN")
+    # Kernels of expressions have the bits of their ops; others state whether they do, by `exact`.
     if not (fusion.exact or fusion.kernel is loop_nest) and strict_numerics():
         raise MatchRejected("NUM_STRICT")
     ops = [view.ops[i] for i in indices]
@@ -338,6 +340,7 @@ def _make(
 def _final(result: Fused, needed: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for slot, entry in result.outputs.items():
+        # Paddle's names for what the forward op keeps for its gradient.
         if slot.startswith("Intermediate") or slot in result.inner:
             continue
         found.update((entry,) if isinstance(entry, str) else entry or ())

@@ -32,9 +32,11 @@ __all__ = ["clear", "entries", "folder", "load", "objection", "shared", "store",
 
 _log = get_logger("kernels")
 
+# About 14,000 modules: 17,000 that tests have made are of 19 KB in the mean.
 LIMIT_BYTES = 256 * 2**20
 # No younger file is removed: another process may have written but not yet read it, and clocks in a cluster differ.
 YOUNG_SECONDS = 3600.0
+# `_ENTRY` takes that many characters; with the hash's 64 they stay far below the 255 of a file name.
 NAME_LENGTH = 40
 
 # Only files with such names are ever removed, so other files in TSTATIC_CACHE_DIR are safe.

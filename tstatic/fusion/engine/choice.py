@@ -36,6 +36,7 @@ def choose(kernel: Kernel, target: Target, device: Device | None = None) -> Laun
         if not reason:
             return one
         reasons.append(reason)
+        # Another way to launch would have other bits.
         if strict_numerics():
             break
     tried = "its only way" if len(reasons) == 1 else f"each of its {len(reasons)} ways"

@@ -23,6 +23,7 @@ def live_bytes(program: FrozenProgram, metas: Mapping[str, Meta], without: Colle
     last: dict[str, int] = {}
     for index, op in enumerate(program.ops):
         last.update(dict.fromkeys(op.contents(), index))
+    # What is fetched or kept lives to the end.
     last.update(dict.fromkeys(program.roots(), len(program.ops)))
     root: dict[str, str] = {}
     span: dict[str, tuple[int, int]] = {}

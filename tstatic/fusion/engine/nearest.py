@@ -32,6 +32,7 @@ def why_idle(fusion: Fusion, view: View, applied: Sequence[Applied]) -> str:
 
 def _taken(indices: Iterable[int], view: View, applied: Sequence[Applied]) -> str:
     """Returns the switch of a fusion that has some of these ops; empty if none has."""
+    # By what they write: in the fused program ops have other indices.
     made = {v for i in indices for v in view.ops[i].writes()}
     return next((a.switch for a in applied if any(v in made for m in a.members for v in m.outputs)), "")
 
@@ -145,6 +146,7 @@ def _longest(chain: Chain, view: View) -> _Reached:
             maker = view.maker.get(value)
             if maker is not None and maker < index:
                 for count, ops in ends[maker].items():
+                    # Of parts of equal length any one will do.
                     before.setdefault(count, ops)
         mine: dict[int, tuple[int, ...]] = {}
         if op.definition.view is not None or is_elementwise(op.definition):

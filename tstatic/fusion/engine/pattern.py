@@ -32,9 +32,11 @@ class Op:
         self.outputs: dict[str, Value] = {}
 
     def __getattr__(self, slot: str) -> Value:
+        # Python itself asks for names such as `__deepcopy__`, and no slot begins so.
         if slot.startswith("_"):
             raise AttributeError(slot)
         spelled = slot.replace("_GRAD", "@GRAD")
+        # An output is one value, however often the pattern names it.
         return self.outputs.setdefault(spelled, Value(f"{self.name}.{spelled}", self, spelled))
 
 
@@ -188,6 +190,7 @@ def _bind(
     op: Op, index: int, view: View, ops: Mapping[str, int], values: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, str], list[tuple[Op, int]]] | Misfit:
     found = view.ops[index]
+    # An op of the pattern is the same op of the program on every way that leads to it.
     if found.type not in op.types or ops.get(op.name, index) != index:
         return Misfit("type", index)
     if op.name in ops:
@@ -210,6 +213,7 @@ def _bind(
             if view.ops[maker].output(value.slot) != entry:
                 return Misfit("value", index, slot, entry)
             more.append((value.op, maker))
+    # A gradient that nobody wants is absent, and a pattern that names it does not fit.
     made = {s.name: e for s, e in zip(found.definition.outputs, found.outputs, strict=True)}
     for slot, value in op.outputs.items():
         entry = made.get(slot)

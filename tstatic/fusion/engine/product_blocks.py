@@ -128,11 +128,13 @@ def behind_last(view: View, core: Found) -> Found:
     dropout = reader_of(view, value, "X", "dropout")
     if dropout is not None:
         found["dropout2"], value = dropout, output_of(view.ops[dropout], "Out")
+    # A residual may stand on either side of the add.
     for slot, other in (("Y", "X"), ("X", "Y")):
         add = reader_of(view, value, slot, "elementwise_add")
         if add is None:
             continue
         residual = view.metas.get(one(view.ops[add].input(other)) or "")
+        # A value that is added to itself is not a residual.
         if residual is not None and residual == view.metas.get(value or "") and view.ops[add].input(other) != value:
             found["residual"], value = add, output_of(view.ops[add], "Out")
             break
@@ -202,6 +204,7 @@ def along_rows(op: FrozenOp) -> bool:
 
 def joins_rows(view: View, op: FrozenOp) -> bool:
     """Returns whether an op is elementwise and, maybe behind others, an op along rows reads it."""
+    # As many as stand between a product and a norm at most: bias, dropout, residual.
     for _ in range(3):
         if along_rows(op):
             return True
@@ -248,6 +251,7 @@ def gradient_before(view: View, found: Found) -> Found:
     more: Found = {}
     value = one(view.ops[found["linear2"]].input(f"Out{GRAD}"))
     bias = maker_of(view, value, f"X{GRAD}", "elementwise_add_grad")
+    # The add's gradient passes on what arrives; where that one was removed, it reads the same value as the product's.
     if bias is not None and is_bias(view, view.ops[bias], view.metas.get(value or "")):
         value = one(view.ops[bias].input(f"Out{GRAD}"))
     else:

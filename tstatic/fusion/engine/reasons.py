@@ -91,6 +91,7 @@ UNNAMED = "the operator between them"
 def explain_code(code: str, **parts: str) -> tuple[str, str]:
     """Returns the meaning and the change of a code, filled in; unknown parts are named in general words."""
     reason = REASONS[code]
+    # Parts that are empty are left out: general words take their place.
     known = {"value": "it", "reader": UNNAMED, **{k: v for k, v in parts.items() if v}}
     return reason.meaning.format(**known), reason.change.format(**known)
 

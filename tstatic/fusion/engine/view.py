@@ -47,6 +47,7 @@ class View:
         for index, op in enumerate(self.ops):
             at = op.scope.find(FUSE_TOGETHER)
             if at >= 0 and not op.role & OpRole.Backward and not op.body:
+                # The mark with its number: scopes inside of it are one group.
                 found.setdefault(op.scope[at:].split("/", 1)[0], []).append(index)
         return [tuple(v) for v in found.values()]
 

@@ -59,9 +59,11 @@ def _recomputing(match: Match) -> tuple[FrozenOp, ...]:
     same statistics and the same operations.
     """
     view, norm, act = match.view, match.op("norm"), match.op("act")
+    # Gradients of other activations read the activation's input, which is the norm's result itself.
     if {s.name for s in act.definition.inputs} != {"Out", "Out@GRAD"}:
         return ()
     places = [view.maker.get(str(act.input("Out")), -1)]
+    # -1 gives the last op of the program, and is refused below.
     forward = view.ops[places[0]]
     if places[0] < 0 or forward.type != act.definition.of or dict(forward.attrs) != dict(act.attrs):
         return ()

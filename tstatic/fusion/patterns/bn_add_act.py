@@ -77,6 +77,7 @@ def _fuse(match: Match) -> Fused:
         ins["Z"] = match.values["z"]
         return Fused("fused_bn_add_activation", ins, {"Y": one(act.output("Out")), **outs}, attrs)
     ins, outs = backward_parts(norm, act, one(act.input("Out@GRAD")))
+    # Whichever operand the norm made, the residual is the other one.
     other = "Y@GRAD" if one(add.output("X@GRAD")) == one(norm.input("Y@GRAD")) else "X@GRAD"
     return Fused("fused_bn_add_activation_grad", ins, {**outs, "Z@GRAD": one(add.output(other))}, attrs)
 

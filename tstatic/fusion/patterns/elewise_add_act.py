@@ -121,12 +121,14 @@ def _fuse_recomputed(match: Match) -> Fused:
     add = match.op("add") if "add" in match.ops else None
     inner = str(act.output("X@GRAD"))
     follows = [view.ops[i].type for i in dict.fromkeys(view.readers.get(inner, ()))] == ["elementwise_add_grad"]
+    # The longer pattern, with the add's own gradient, fits here as well.
     if add is None and follows and inner not in view.fetched and inner not in view.kept:
         raise MatchRejected("ATTRIBUTE", "the add's gradient follows", "nothing: the fusion of the add includes it")
     attrs = {"functor_list": ["elementwise_add", act.type], "axis": recomputed.attrs["axis"]}
     outputs = {"X@GRAD": inner, "Y@GRAD": None}
     if add is not None:
         outputs = {"X@GRAD": one(add.output("X@GRAD")), "Y@GRAD": one(add.output("Y@GRAD"))}
+        # The activation's own gradient, which others may read.
         outputs["IntermediateOut@GRAD"] = inner
     ins = {"X": match.values["x"], "Y": match.values["y"], "Out@GRAD": match.values["dout"]}
     return Fused("fused_elemwise_add_activation_grad", ins, outputs, attrs)
@@ -136,9 +138,11 @@ def _fuse(match: Match) -> Fused:
     if "recomputed" in match.ops:
         return _fuse_recomputed(match)
     add, act = match.op("add"), match.op("act")
+    # By position in the program, where a gradient begins with the outer function.
     first = match.ops["act"] < match.ops["add"]
     backward = add.type.endswith("_grad")
     attrs = {
+        # Paddle's order: the outer function first, so that `act(x + y)` is [act, add]; gradients run the other way.
         "functor_list": [act.type, add.type] if first == backward else [add.type, act.type],
         "axis": add.attrs["axis"],
     }

@@ -68,6 +68,7 @@ def rewritten(fusion: Fusion, program: FrozenProgram, metas: dict[str, Meta], lo
 
 def _sums(view: View) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yields the ops that add values of one shape, alone or two at a time, and these values."""
+    # A sum that the pass `addto` has turned into adds of pairs counts, too.
     pairs = {op.definition.pairwise for op in view.ops} | {op_def("sum").pairwise}
     for index, op in enumerate(view.ops):
         values = tuple(op.reads())
@@ -114,6 +115,7 @@ def _in_place(
     made: list[FrozenOp] = []
     total = others[0]
     if len(others) > 1:
+        # First: rows are added to what lies whole in memory.
         total = _new(f"{out}@OTHERS", out, metas, names)
         made.append(replace(op, inputs=(others,), outputs=(total,), role_var=()))
     for number, value in enumerate(taken, 1):
@@ -122,6 +124,7 @@ def _in_place(
         result = out if number == len(taken) else _new(f"{out}@ROWS{number}", out, metas, names)
         inputs = (total, *(lookup.input(slot.name) for slot in adds.inputs[1:]))
         attrs = {name: lookup.attrs[name] for name in adds.attrs}
+        # The parameter's gradient is complete with the last rows, and no sooner.
         pairs = op.role_var if result == out else ()
         made.append(
             replace(

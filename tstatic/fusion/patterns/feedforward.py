@@ -102,6 +102,7 @@ def _forward(view: View, first: int) -> Iterator[Proposal]:
     block_input = one(view.ops[first].input("X"))
     norm = maker_of(view, block_input, "Y", "layer_norm")
     rest = behind_last(view, found)
+    # A residual that adds the norm's own result shows that the norm ends the block before.
     if norm is not None and not is_read_by(view, rest.get("residual"), block_input):
         found = {"norm1": norm, **found}
     found |= rest
@@ -122,6 +123,7 @@ def _forward(view: View, first: int) -> Iterator[Proposal]:
                 found, "ATTRIBUTE", "what is added is not the block's input", "add the value that the block reads"
             )
             found = without(found, "residual", "norm2")
+    # The compiler comes later, and does these in passes over rows that it makes anyway.
     if ROWS_SWITCH in view.later:
         shorter = left_to_rows(view, found)
         if shorter != found:
@@ -147,6 +149,7 @@ def _core(view: View, first: int) -> Found | None:
         (i for i in view.readers.get(value or "", ()) if is_product(view.ops[i].definition) and not view.ops[i].body),
         None,
     )
+    # The value as a weight, or as both operands, is not the input of a second layer.
     if second is None or view.ops[second].input("X") != value or view.ops[second].input("Y") == value:
         return None
     found["linear2"] = second
@@ -160,6 +163,7 @@ def _attrs(view: View, found: Found, suffix: str = "") -> dict[str, object]:
         "pre_layer_norm": "norm1" in found,
         "act_method": act.type.removesuffix("_grad"),
         "add_residual": "residual" in found,
+        # A block on one device: parallel layers have a ring.
         "ring_id": -1,
     }
     if "approximate" in act.attrs:
@@ -214,12 +218,14 @@ def _backward(view: View, second: int) -> Iterator[Proposal]:
             yield refused(found, "ATTRIBUTE", OTHER_AXES, "set begin_norm_axis to the last axis")
             found = without(found, name, *others)
     if ROWS_SWITCH in view.later:
+        # The compiler makes the norm's gradient together with its neighbours.
         shorter = without(found, "norm1", "sum1") if "norm1" in found else found
         total = output_of(view.ops[shorter["sum1"]], "Out") if "sum1" in shorter else None
         if any(works_on_rows(view.ops[i].definition) for i in view.readers.get(total or "", ())):
             shorter = without(shorter, "sum1")
         maker = view.maker.get(arriving_gradient(view, found) or "")
         if maker is not None and "sum2" not in found and has_expressions(view.ops[maker]):
+            # Whatever makes the gradient that arrives has expressions, and can be one kernel with these.
             shorter = without(shorter, "norm2", "dropout2")
         if shorter != found:
             yield refused(found, "ROWS_KERNEL", LEFT_TO_ROWS)
@@ -248,6 +254,7 @@ def _gradient_core(view: View, second: int) -> Found | None:
     bias = bias_gradient(view, value)
     if bias is not None:
         found["bias1"] = bias
+        # Where the add's identity gradient is gone, the product reads what arrives.
         value = passed_on(view.ops[bias]) or value
     first = next(
         (
@@ -290,6 +297,7 @@ def _fused_gradient(view: View, found: Found) -> Fused:
         f"Dropout2Out{GRAD}": get("norm2", f"X{GRAD}"),
     }  # fmt: skip
     attrs = _attrs(view, found)
+    # A residual's gradient is one of the block's input's, which a sum adds.
     attrs["add_residual"] = "sum1" in found
     return Fused("fused_feedforward_grad", ins, outs, attrs)
 

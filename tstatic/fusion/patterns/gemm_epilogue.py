@@ -79,6 +79,7 @@ def _follow(view: View, start: int, value: str, types: Sequence[str] = (), masks
         masks: Include gradients that read a mask and may draw it again instead.
     """
     product, last, found = view.ops[start], start, list[int]()
+    # A value that completes a parameter's gradient ends the tail: later stages look for it.
     while len(found) < MOST_OPS and view.program.names.get(value, value) not in view.ops[last].role_var:
         followers = _followers(view, product, value)
         joining = [i for i in followers if _joins(view, product, i, value)]
@@ -97,6 +98,7 @@ def _follow(view: View, start: int, value: str, types: Sequence[str] = (), masks
         found.append(index)
         last = index
         value, *further = _results(view, product, index, view.metas[value].shape)
+        # Behind two results of the product's shape the tail would have to go on twice.
         if further:
             break
     return _Tail(tuple(found), value)
@@ -136,6 +138,7 @@ def _misplaced(view: View, op: FrozenOp, value: str) -> MatchRejected | None:
     formula = view.formulas.of(op)
     if formula is None:
         return MatchRejected("RANDOM" if op.definition.random else "NO_KERNEL_FORM", reader=op.type)
+    # A bias, aligned with the product.
     row = (*(1,) * (len(shape) - 1), *shape[-1:])
     if formula.full != shape or not any(metas[v].shape == shape for v in op.writes()):
         return MatchRejected("SHAPE_MISMATCH", f"{op.type} works on {list(formula.full)}, the product on {list(shape)}")
@@ -183,6 +186,7 @@ def _left_to_rows(view: View, product: FrozenOp, tail: _Tail) -> int:
     while count:
         op = view.ops[tail.ops[count - 1]]
         residual = op.type in _ADDS and sum(view.metas[v].shape == shape for v in op.contents()) > 1
+        # A dropout goes along with the residual behind it, and by itself stays with the product.
         if not residual and not _widens(view, op) and not (count < len(tail.ops) and draws(op.definition)):
             break
         count -= 1
@@ -223,6 +227,7 @@ def _accumulates(view: View, index: int, value: str) -> _Tail:
     tail = _follow(view, index, value, _ADDS)
     if not tail.ops:
         return tail
+    # The sum alone: what follows it reads other gradients.
     first = tail.ops[:1]
     last = max(view.maker.get(v, -1) for v in view.ops[first[0]].reads())
     return _Tail(first if last == index else (), value)
@@ -261,6 +266,7 @@ def _proposals(view: View, index: int, tail: _Tail, total: tuple[int, ...]) -> I
         pair, why = tail.stopped
         yield pair, partial(refuse, why)
     for length in range(count, -1, -1):
+        # With the sum that accumulates the weight's gradient, then without it.
         for also in dict.fromkeys((total, ())):
             if length or also:
                 parts = tail.ops[:length], also
@@ -282,6 +288,7 @@ def _fuse(view: View, index: int, tail: tuple[int, ...], total: tuple[int, ...])
     out = _results(view, op, tail[-1], shape)[0]
     act = next((o for o in ops if o.definition.activation), None)
     needed = set(view.needed(inside)) - {out}
+    # Paddle's op saves one value; others are outputs without a name there.
     saved = next((v for o in (op, *ops) for v in o.writes() if v in needed and view.metas[v].dtype.is_float), None)
     slots = {"X": one(op.input("X")), "Y": one(op.input("Y")), "Bias": _bias(view, ops[0])}
     named = {**attrs, "activation": "none" if act is None else act.type, **(act.attrs if act is not None else {})}
@@ -320,6 +327,7 @@ def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
 
     Others stay: patterns of later fusions may look for them, and a mask that no kernel draws again is better stored.
     """
+    # Until nothing changes: what is removed brings further ops behind a product.
     while True:
         view = View(program, metas)
         behind = _behind(view)

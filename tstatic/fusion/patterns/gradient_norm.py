@@ -26,6 +26,7 @@ def _propose(fits: Callable[[OpDef], bool], view: View) -> Iterator[Proposal]:
         return
     for index in view.of_type("sum"):
         entries = view.ops[index].input("X")
+        # As clipping by global norm sums: two tensors or more, and each of them once.
         if not isinstance(entries, tuple) or len(set(entries)) < max(2, len(entries)):
             continue
         norms = [view.maker.get(v, -1) for v in entries]
@@ -33,6 +34,7 @@ def _propose(fits: Callable[[OpDef], bool], view: View) -> Iterator[Proposal]:
             continue
         casts = [c for n in norms if (c := _cast(view, n)) is not None]
         tensors = [view.ops[n].input("X") for n in norms]
+        # The kernel reads what was cast, and widens it in registers.
         raw = {view.ops[c].output("Out"): view.ops[c].input("X") for c in casts}
         values = tuple(str(raw.get(t, t)) for t in tensors)
         out = view.ops[index].output("Out")
@@ -68,12 +70,14 @@ def _scalars(view: View, members: set[int], total: str) -> list[int]:
     body: list[FrozenOp] = []
     waiting = [*view.readers.get(total, ())]
     heapq.heapify(waiting)
+    # In the program's order, so that an op comes after what makes its inputs.
     while waiting:
         index = heapq.heappop(waiting)
         op = view.ops[index]
         if index in inside or index in view.forbidden or not tensors.isdisjoint(op.reads()) or not _is_scalar(view, op):
             continue
         grown = [*body, *(op.body or (op,))]
+        # Op by op, as long as the whole is one kernel without a cycle.
         if view.between(inside | {index}) is not None or not _has_kernel(view, grown):
             continue
         body = grown

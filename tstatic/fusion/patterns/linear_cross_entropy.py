@@ -114,6 +114,7 @@ def _count(view: View, metas: dict[str, Meta], group: RowGroup, least: int) -> i
     if not possible:
         raise MatchRejected("FEW_ROWS", f"{group.rows} rows make no two chunks of {least}")
     wide = {v for v in group.made(view) if group.kinds.get(v) == WIDE}
+    # Chunks cost launches, and save nothing where the peak is elsewhere.
     if not _decides(view.program, metas, group.members, wide):
         raise MatchRejected("NOT_THE_PEAK")
     for count in possible:
@@ -122,6 +123,7 @@ def _count(view: View, metas: dict[str, Meta], group: RowGroup, least: int) -> i
         made = _in_chunks(view, own, group, count)
         if not _decides(made.program, own, made.indices, made.wide):
             return count
+    # None removes the logits from the peak: the smallest ones lower it most.
     return possible[-1]
 
 
@@ -149,6 +151,7 @@ def _in_chunks(view: View, metas: dict[str, Meta], group: RowGroup, count: int) 
     # Before the first reader of what they make; what they read moves in front of them.
     blocks = {group.loss: chunks.run(*_pass(view, group, now))}
     if later:
+        # In front of the first that waits: what these read is made by then.
         blocks[later[0]] = chunks.run(*_pass(view, group, later))
     constants = dict(view.program.constants)
     ops: list[FrozenOp] = []
@@ -183,6 +186,7 @@ def _pass(view: View, group: RowGroup, members: Sequence[int]) -> tuple[list[int
     while pending:
         for value in view.ops[pending.pop()].reads():
             index = maker.get(value)
+            # No pass stores rows of classes, so that each makes again what it reads of them.
             if index is not None and index not in wanted and (value in own or group.kinds.get(value) in (WIDE, EMPTY)):
                 wanted.add(index)
                 pending.append(index)
@@ -225,6 +229,7 @@ def _makers_first(ops: Sequence[FrozenOp]) -> list[FrozenOp]:
         while stack:
             index = stack[-1]
             makers = {maker[v] for v in ops[index].reads() if v in maker} if index not in done else set()
+            # The stack takes its last entry first: so the makers keep their order.
             missing = sorted(makers - done, reverse=True)
             if not missing:
                 stack.pop()

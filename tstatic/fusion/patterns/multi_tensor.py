@@ -55,6 +55,7 @@ def _product(view: View, op: FrozenOp) -> int | None:
         return None
     made = view.metas[grad]
     x, y = (view.metas[e] for e in view.ops[index].inputs if isinstance(e, str))
+    # A factor of another type would make the product in that type.
     return index if x == made and y.numel == 1 and y.dtype is made.dtype else None
 
 
@@ -101,6 +102,7 @@ def _propose(fits: Callable[[OpDef], bool], singles: bool, view: View) -> Iterat
         # The groups that an op depends on, through any number of others.
         before = frozenset().union(*(after[v] for v in op.reads() if v in after))
         if fits(op.definition) and not op.body and index not in view.forbidden:
+            # Told at the end: no group begins with it.
             if leaves_rows(op):
                 lazy.append(index)
                 continue
@@ -195,6 +197,7 @@ def _fused(ops: Sequence[FrozenOp], products: Sequence[FrozenOp]) -> Fused:
     for slot_name in SHARED:
         column = _column(ops, slot_name)
         inputs[slot_name] = column[0] if column else None
+    # Gradients are read only, and have no slot among the results.
     del outputs["GradsOut"]
     return Fused("fused_adam", {**inputs, **scale}, outputs, _adam_attrs(first.attrs))
 

@@ -68,9 +68,11 @@ def recomputed(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
         if out in view.fetched or out in view.kept or len(convolutions) != 1 or len(gradients) != 1:
             continue
         forward, backward = convolutions[0], gradients[0]
+        # Besides these only relu's own gradient may read the value: for any other reader it is stored anyway.
         relu_grads = kinds.count("relu_grad")
         if len(readers) != 2 + relu_grads or relu_grads > 1 or backward.type != f"{forward.type}_grad":
             continue
+        # As a filter or as the gradient that arrives, it is needed whole.
         if not is_depthwise(forward, metas) or out in (forward.input("Filter"), backward.input("Output@GRAD")):
             continue
         later[index] = [i for i in view.readers[out] if view.ops[i] is not forward]

@@ -87,7 +87,9 @@ class Chunks:
             outputs.append(local[entry])
             if kind == WIDE:
                 self.wide.add(local[entry])
+        # A chunk has two axes: that of the classes is the last, with the rows in front of it.
         changed = {name: to for name, to in (("axis", -1), ("x_num_col_dims", 1)) if name in op.attrs}
+        # What puts the chunks together completes a parameter's gradient, and no chunk does.
         self.ops.append(replace(op, inputs=inputs, outputs=tuple(outputs), attrs={**op.attrs, **changed}, role_var=()))
 
     def _collect(
@@ -127,12 +129,14 @@ class Chunks:
         if meta.shape == flat:
             self._add(op, "concat", (tuple(pieces),), value, {"axis": 0}, pairs)
             return
+        # Of two axes, as chunks are: a reshape gives it its own ones.
         whole = self._new(f"{value}@FLAT", meta.with_shape(flat))
         self._add(op, "concat", (tuple(pieces),), whole, {"axis": 0})
         self._add(op, "reshape2", (whole,), value, {"shape": meta.shape}, pairs)
 
     def _slice(self, op: FrozenOp, value: str, number: int) -> str:
         """Returns the rows of one chunk of a value; a view where the value lies in memory row by row."""
+        # The backward pass reads what the forward one has cut.
         known = self.slices.get((value, number))
         if known is not None:
             return known

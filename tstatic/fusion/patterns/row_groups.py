@@ -102,6 +102,7 @@ def group_of(view: View, product: int, loss: int) -> RowGroup:
         (found,) = products_of(op, view.metas)
     except CodegenUnsupported as unfit:
         raise MatchRejected(unfit.code, unfit.reason, reader=op.type) from None
+    # A chunk is a slice: its rows have to lie side by side in memory.
     if view.metas[found.b].rank != 2 or found.trans_a:
         raise MatchRejected("NOT_A_MATRIX", f"{op.type} does not multiply rows with one matrix")
     group = RowGroup(product, loss, found.rows, found.depth, found.columns)
@@ -110,6 +111,7 @@ def group_of(view: View, product: int, loss: int) -> RowGroup:
     group.members.add(product)
     for value, kind in ((found.a, MATRIX), (found.b, WHOLE), (found.out, WIDE)):
         group.note(op, value, kind)
+    # What reads rows of classes joins, and then what reads the ones that it makes.
     pending = [found.out]
     while pending:
         for index in view.readers.get(pending.pop(), ()):
@@ -167,6 +169,7 @@ def _place_gradient(view: View, group: RowGroup, op: FrozenOp, wide: str) -> Non
     """Records the gradient of the product itself."""
     product = view.ops[group.product]
     same = op.definition.of == product.type and op.attrs == product.attrs
+    # The gradient of another product may read the logits as its operand.
     if not same or op.inputs[:2] != product.inputs or wide in op.inputs[:2]:
         raise MatchRejected("EXTRA_READER", value=wide, reader=op.type)
     for slot, kind in ((f"X{GRAD}", MATRIX), (f"Y{GRAD}", SUM)):
@@ -178,6 +181,7 @@ def _place_gradient(view: View, group: RowGroup, op: FrozenOp, wide: str) -> Non
 def _place_reshape(view: View, group: RowGroup, op: FrozenOp, source: str) -> None:
     out = one(op.outputs[0])
     kept = group.kinds.get(source) == WIDE and out is not None and _by_size(view, group, out) == WIDE
+    # Other results, such as XShape, would be those of the whole value.
     if not kept or any(view.readers.get(v) for v in op.writes() if v != out):
         raise MatchRejected("EXTRA_READER", value=source, reader=op.type)
     group.note(op, str(out), WIDE)
@@ -199,6 +203,7 @@ def reshaped(view: View, op: FrozenOp) -> str | None:
     source = one(op.inputs[0]) if op.inputs else None
     if definition.view is None or source is None or any(op.inputs[1:]) or UNKNOWN in view.metas[source].shape:
         return None
+    # The op's own view of a sample tells, and touches none of its memory.
     sample = np.empty(view.metas[source].shape, np.bool_)
     shown = definition.view(sample, **definition.pick(definition.view, op.attrs))
     whole = shown is not None and shown.size == sample.size and shown.flags.c_contiguous
@@ -246,6 +251,7 @@ def _place_formula(view: View, group: RowGroup, op: FrozenOp, wide: str) -> None
                 "SHAPE_MISMATCH", f"'{value}' of {op.type} has the shape {list(view.metas[value].shape)}",
                 "give it one number per row, one per class in a value of rank 1 or 2, or one for all",
             )  # fmt: skip
+        # Of what only the shape is read another op has said more.
         if aligned is not None or value not in group.kinds:
             group.note(op, value, kind)
     for position, entry in enumerate(op.outputs):

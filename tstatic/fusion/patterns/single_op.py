@@ -67,7 +67,9 @@ def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     except CodegenUnsupported:
         return op
     read = tuple(dict.fromkeys(b.value for b in kernel.inputs))
+    # Inputs without content, of which the op needs the shape: their memory may be reused.
     shapes = tuple(v for v in dict.fromkeys(op.reads()) if v not in read)
+    # Under the op's own type, as reports and errors call it.
     definition = OpDef(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
     return FrozenOp(
         definition, (read, shapes), (tuple(op.writes()),), dict(op.attrs), op.role, op.role_var, op.where, op.position,

@@ -43,6 +43,7 @@ def finish_together(
         op = program.ops[index]
         kernel, calls = kernels.pop(op.outputs)
         changed[index], launches = _without_sums(op, calls, given)
+        # Under its new outputs, in which partial sums have the place of the sums.
         kernels[changed[index].outputs] = kernel, launches
     before: dict[int, list[FrozenOp]] = {}
     for index, sums in places:
@@ -50,9 +51,11 @@ def finish_together(
         for one, _ in sums:
             alike.setdefault(one.alike, []).append(one)
         for members in alike.values():
+            # At the line of the kernel whose sums are there last.
             last = max(maker for one, maker in sums if one in members)
             op, kernel = _added(members, program.ops[last])
             before.setdefault(index, []).append(op)
+            # Cut as the kernels left their strips, whatever the chip.
             kernels[op.outputs] = kernel, kernel.plan(DEFAULT_TARGET)
     ops: list[FrozenOp] = []
     for index, op in enumerate(program.ops):
@@ -68,6 +71,7 @@ def _by_first_reader(
     waiting: dict[str, tuple[StripSum, int]] = {}
     for index, op in enumerate(program.ops):
         if waiting and not waiting.keys().isdisjoint(op.reads()):
+            # Also those that nobody reads yet: a launch for each reader would save less.
             yield index, list(waiting.values())
             waiting = {}
         if op.outputs in planned:
@@ -88,6 +92,7 @@ def _left(op: FrozenOp, metas: Mapping[str, Meta], calls: Launches) -> Iterator[
         if not isinstance(launch, Launch) or not launch.finishes:
             continue
         *names, strips, kept = launch.arguments
+        # Partial sums and the result that they add up to, in pairs.
         pairs = list(zip(map(str, names[::2]), names[1::2], strict=True))
         others = {a for one in calls.launches if one is not launch for a in one.arguments}
         results = {y for _, y in pairs}

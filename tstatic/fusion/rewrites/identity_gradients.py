@@ -84,6 +84,7 @@ def pass_on_to_products(
                 and source in made
                 and all(_multiplies(reader, result) for reader in readers.get(result, ()))
             }
+            # An op all of whose results are handed on would be left with none: above, it was removed or had a reason to stay.
             if own and set(own) != set(op.writes()):
                 renamed |= own
                 op = replace(op, outputs=tuple(None if e in own else e for e in op.outputs))

@@ -67,6 +67,7 @@ def in_front(view: View, values: Iterable[str], inside: Iterable[int], scaled: b
     kept = {i for chain in chains.values() for i in chain}
     every = group | kept
     left: dict[int, MatchRejected] = {}
+    # Until nothing changes: what is in front of an op that stays has to stay, too.
     while True:
         outside = {i for i in kept if any(refusal(view, v, group | kept) for v in view.ops[i].writes())}
         if outside:
@@ -82,6 +83,7 @@ def in_front(view: View, values: Iterable[str], inside: Iterable[int], scaled: b
         unfit = next((v for v, at in layouts.items() if at is None or not at.rows_lie), None)
         if unfit is None:
             break
+        # Without the first op of its chain, what is behind it may still fit.
         left[suffixes[unfit][0]] = MatchRejected("STRIDES")
         kept.discard(suffixes[unfit][0])
     indices = frozenset(i for suffix in suffixes.values() if _moves(view, suffix) for i in suffix)
@@ -111,6 +113,7 @@ def _chain(view: View, value: str, scaled: bool) -> list[int]:
         if view.ops[index].type == "scale":
             if not scaled:
                 return chain
+            # A kernel takes one factor.
             scaled = False
         chain.insert(0, index)
         value = source
@@ -139,6 +142,7 @@ def at_back(view: View, values: Sequence[str], inside: Iterable[int], scaled: bo
     """
     group = set(inside)
     ends = {v: v for v in values}
+    # After each step, so that the last ones can be taken back.
     states = [(frozenset[int](), dict(ends))]
     left: dict[int, MatchRejected] = {}
     multiplied: set[str] = set()
@@ -159,6 +163,7 @@ def at_back(view: View, values: Sequence[str], inside: Iterable[int], scaled: bo
             ends = {v: result if end in joined else end for v, end in ends.items()}
             states.append((states[-1][0] | indices, dict(ends)))
             progress = True
+            # The ends have changed, and with them what may join.
             break
     while True:
         indices, ends = states.pop()

@@ -40,6 +40,7 @@ def draw_again(program: FrozenProgram, metas: Mapping[str, Meta], only: Collecti
                 for i, one in readers.items()
                 if one is not None and i not in view.forbidden and (only is None or i in only)
             }
+            # All readers or none: a mask that one of them reads is stored in any case.
             if found and len(found) == len(readers):
                 changed |= found
                 outputs[at] = None

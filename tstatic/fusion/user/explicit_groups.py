@@ -34,6 +34,7 @@ def apply_explicit_groups(program: FrozenProgram, metas: Mapping[str, Meta], log
     log.applied.extend(mine.applied)
     if not mine.refused:
         return done
+    # The first is enough: the others may follow from it.
     no = mine.refused[0]
     ops = ", ".join(f"{m.type} at {show(m.where)}" if m.where else m.type for m in no.members)
     raise UnsupportedError(

@@ -92,6 +92,7 @@ def register_kernel(
                 received=", ".join(source.parameters),
                 fix=f"add a parameter '{wrong[0]}'" if missing else f"make '{wrong[0]}' a pointer",
             )
+        # Names alone tell a kernel's pointers, attributes and options apart.
         taken = sorted(set(attrs or {}) & {*pointers, *OPTIONS, "name"})
         if taken:
             raise ProgramError(
@@ -100,6 +101,7 @@ def register_kernel(
                 received=taken[0],
                 fix=f"rename the attribute, for example to '{taken[0]}_value'",
             )
+        # A notebook cell that runs again: the old definition goes when the new one has passed all checks.
         if known is not None:
             _forget(name)
         stated = {"slots": slots, "infer": infer, "attrs": dict(attrs or {}), "grad": grad}
@@ -128,6 +130,7 @@ def register_kernel(
             pairs = dict(zip((s.name for s in inputs), args, strict=True))
             return emit(op, pairs, given, name=name)
 
+        # `build` has a parameter of that name.
         op = name
         build.__name__ = build.__qualname__ = source.name
         build.__doc__ = function.__doc__
@@ -148,6 +151,7 @@ def _check_name(name: Any) -> OpDef | None:
             fix="register_kernel('my_op', ...), for example",
         )
     known = OPS.get(name)
+    # Only kernels of users are replaced.
     if known is not None and known.kernel is None:
         raise ProgramError(
             f"there is an operator '{name}' already",
@@ -182,6 +186,7 @@ def _check_slots(name: str, slots: Any) -> tuple[Any, Any]:
 
 def _forget(name: str) -> None:
     for type in (name, f"{name}_grad"):
+        # Another operator may have the gradient's name.
         if type == name or (type in OPS and OPS[type].of == name):
             OPS.pop(type, None)
 
@@ -200,6 +205,7 @@ class _Infer:
 
     def __call__(self, *metas: Meta, **attrs: Any) -> Any:
         if self.stated is None:
+            # Without a rule, results are like the first input.
             return metas[0] if len(self.outputs) == 1 else tuple(metas[0] for _ in self.outputs)
         answer = self.stated(*metas, **accepted(self.stated, attrs))
         rows = [answer] if len(self.outputs) == 1 else answer
@@ -218,6 +224,7 @@ class _Infer:
         if isinstance(row, Meta):
             return row
         shape, dtype = row, like.dtype
+        # Not a shape of two sizes, which are ints: a shape and a dtype.
         if isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], tuple | list):
             shape, dtype = row[0], dtype_of(row[1])
         if not isinstance(shape, tuple | list) or not all(isinstance(n, int) and n >= -1 for n in shape):
@@ -282,6 +289,7 @@ class _Reference:
                 fix="correct one of the two",
                 op=self.op,
             )
+        # What `unsafe` would drop without a word: imaginary parts, and fractions.
         if array.dtype.kind == "c" or array.dtype == object or (array.dtype.kind == "f" and out.dtype.kind in "biu"):
             raise DTypeError(
                 f"the reference of '{self.op}' returned another dtype than 'infer' says",
@@ -310,11 +318,14 @@ def _gradient(name: str, slots: str, grad: Any) -> Any:
         stated, meant = _stated(name, targets, grad)
         values = [grad[target] for target in stated]
         if not values:
+            # Every input is meant to have no gradient.
             return _none
         if isinstance(values[0], str):
             unstated = [t.removesuffix(GRAD) for t in targets if t not in stated and t not in meant]
             return _expressions(name, sources, {t: grad[t] for t in stated}, unstated)
+        # One function or kernel under all names: `_stated` has checked it.
         grad = values[0]
+    # What `register_kernel` returns carries the type of its op.
     other = OPS.get(getattr(grad, "op", ""))
     if other is not None:
         return _by_kernel(name, sources, stated, other, [t for t in targets if t not in meant])
@@ -380,6 +391,7 @@ def _expressions(name: str, sources: list[str], grad: Mapping[str, str], unstate
             received=str(error),
             fix="see docs/ops.md for the functions, or give a numpy function",
         ) from None
+    # Gradients that arrive are slots of the op, whether an expression names them or not.
     read = [s for p, s in params.items() if p in used or s.endswith(GRAD)]
     return GradOp(
         f"{', '.join(read)} -> {', '.join(grad)}", pointwise=dict(grad), grad=DERIVE, unstated=tuple(unstated)
@@ -416,6 +428,7 @@ def _by_kernel(
                 continue
             value = forward[slot[: -len(GRAD)]]
             found = ctx.out_grads.get(value)
+            # An output that no gradient reaches counts as having zeros.
             if found is None:
                 found = ctx.fresh(value)
                 specs.append(OpSpec("fill_zeros_like", {"X": [value]}, {"Out": [found]}))

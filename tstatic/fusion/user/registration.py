@@ -20,6 +20,7 @@ def registration_text(kernel: UserKernel) -> str:
     Raises:
         ProgramError: If a source is not available, or a function uses something that text cannot express.
     """
+    # By name: a helper that several functions use is written once.
     parts: dict[str, str] = {}
     texts: list[str] = []
     _write(kernel, parts, texts)
@@ -40,6 +41,7 @@ def _write(kernel: UserKernel, parts: dict[str, str], texts: list[str]) -> str:
         arguments.append(f"grad={_gradient(stated['grad'], parts, texts, kernel.op)}")
     name = kernel.source.name
     listed = "".join(f"    {one},\n" for one in arguments)
+    # Behind the kernels of its gradients, which `_gradient` has added.
     texts.append(f"{kernel.source.text}\n\n\n{name} = paddle.register_kernel(\n{listed})({name})")
     return name
 

@@ -102,8 +102,10 @@ def collect(function: FunctionType, parts: dict[str, str], what: str, jit: bool)
             fix="define it with `def`",
         )
     own = {a.arg for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs)}
+    # A name that is assigned inside hides one outside.
     own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     inside = [n for statement in node.body for n in ast.walk(statement)]
+    # Of a kernel annotations count: `tl.constexpr` is one.
     annotations = [n for a in node.args.args if a.annotation for n in ast.walk(a.annotation)] if jit else []
     carry_names(function, (*annotations, *inside), own, parts, what, jit)
     lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
@@ -118,6 +120,7 @@ def carry_names(
     known = inspect.getclosurevars(function)
     outside = {**known.globals, **known.nonlocals}
     for name in dict.fromkeys(n.id for n in nodes if isinstance(n, ast.Name)):
+        # `getclosurevars` looks at the code, in which annotations may not be.
         value = outside.get(name, function.__globals__.get(name))
         if name not in own and name not in parts and not hasattr(builtins, name) and value is not None:
             _carry(name, value, parts, what, jit, function)
@@ -125,6 +128,7 @@ def carry_names(
 
 def _unannotated(node: ast.FunctionDef) -> str:
     """Returns a function's source without decorators and annotations, whose names only the user's file imports."""
+    # A copy: callers read the annotations of the node.
     bare = copy.deepcopy(node)
     bare.decorator_list, bare.returns = [], None
     for argument in (*bare.args.args, *bare.args.posonlyargs, *bare.args.kwonlyargs):
@@ -146,6 +150,7 @@ def _carry(name: str, value: Any, parts: dict[str, str], what: str, jit: bool, u
         parts[name] = f"from {inner.__module__} import {inner.__name__}" + (
             f" as {name}" if inner.__name__ != name else ""
         )
+    # A kernel calls only functions that are jitted themselves.
     elif inner is not None and (not jit or inner is not value):
         collect(inner, parts, what, jit)
     else:
@@ -195,6 +200,7 @@ class UserKernel:
         shapes = [metas[str(e)] for e in op.inputs] + found
         if any(0 in m.shape for m in shapes):
             raise CodegenUnsupported("EMPTY", f"{op.type} has no elements", op)
+        # For the chip by default: of its numbers only the types are needed here.
         _, given = self._launch(shapes, op.attrs)
         operands: dict[str, tuple[str, DType]] = {}
         partials: dict[KernelLocal, tuple[int, DType]] = {}
@@ -224,6 +230,7 @@ class UserKernel:
             types = [f"*{p.type}" if p.kind == "pointer" else _type_of(numbers[p.name])
                      for p in parameters if p.kind != "constant"]  # fmt: skip
             constants = {p.name: numbers[p.name] for p in parameters if p.kind == "constant"}
+            # Triton's own default.
             warps = int(given.get("num_warps", 4))
             launch = Launch(self.source.name, grid, tuple(arguments), constants, warps, tuple(types))
             return Launches((launch,), partials)
@@ -259,6 +266,7 @@ class UserKernel:
                 received=repr(answer),
                 fix="return ((programs,), {'n': x.numel, 'BLOCK': 1024}), for example",
             )
+        # A number is a grid of one dimension.
         grid = answer[0] if isinstance(answer[0], tuple) else (answer[0],)
         if not grid or len(grid) > 3 or not all(isinstance(n, int) and n > 0 for n in grid):
             raise ProgramError(
@@ -296,6 +304,7 @@ class UserKernel:
             collect(function, parts, "the reference", jit=False)
         except ProgramError:
             raise NoNameError(self.op) from None
+        # The script has imported numpy itself.
         reference.helpers.update({n: t for n, t in parts.items() if n != "np"})
         attrs = accepted(function, op.attrs).items()
         named_ = [f"{n}={v!r}" for n, v in attrs if isinstance(v, bool | int | float | str)]
@@ -317,6 +326,7 @@ def _output_metas(op: FrozenOp, metas: Mapping[str, Meta]) -> list[Meta]:
 def _type_of(number: Any) -> str:
     if isinstance(number, float):
         return "fp32"
+    # What does not fit into 32 bits.
     return "i64" if abs(int(number)) >= 1 << 31 else "i32"
 
 

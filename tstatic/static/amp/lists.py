@@ -18,6 +18,7 @@ __all__ = ["AutoMixedPrecisionLists"]
 @cache
 def marked(mark: str) -> set[str]:
     """Returns the types of the forward ops with a mark of mixed precision."""
+    # Backward ops follow their forward ops, and are on no list.
     return {type for type in OPS if OPS[type].amp == mark and not OPS[type].of}
 
 
@@ -103,11 +104,13 @@ class AutoMixedPrecisionLists:
         self.amp_dtype = low_dtype(dtype).name
         to_white, to_black = frozenset(custom_white_list or ()), frozenset(custom_black_list or ())
         self._refuse_overlap(to_white, to_black)
+        # Copies: `marked` is cached, and `changed` edits the lists in place.
         self.white_list = set(marked("white"))
         self.black_list = marked("black") | marked("float32")
         self.gray_list = set(marked("gray"))
         changed(self.white_list, self.black_list, self.gray_list, to_white, to_black)
         self.black_varnames = set(custom_black_varnames or ())
+        # `keeps` asks this list alone, so that a custom black op stays in float32 at level O2, too.
         self.unsupported_list = unsupported(self.amp_dtype) | to_black
         self.all_list = {type for type in OPS if not OPS[type].of}
         self.custom = to_white | to_black

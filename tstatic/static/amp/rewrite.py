@@ -159,6 +159,7 @@ class Rewrite:
 
     def run(self) -> None:
         """Rewrites all blocks, those of control flow after the ops that own them."""
+        # Before the blocks: which casts an op needs depends on the types that parameters have then.
         if self.precision.level == "O2":
             self._parameters()
         for block in self.program.blocks:
@@ -174,6 +175,7 @@ class Rewrite:
         kept: set[str] = set()
         for block in self.program.blocks:
             for op in block.ops:
+                # Level O2 runs these in float32, too: they read 16-bit parameters through casts.
                 if op.role & TRAINING or op.type in self.precision.lists.black_list - marked("black"):
                     continue
                 slots = op.inputs if op in self._built or self.precision.keeps(op) else op.definition.float32_inputs
@@ -185,6 +187,7 @@ class Rewrite:
     def _block(self, block: Block) -> None:
         ops: list[Operator] = []
         casts: dict[tuple[str, DType], str] = {}
+        # A copy: making a cast appends it to the block, and takes it out again.
         for op in block.ops[:]:
             after: list[Operator] = []
             if not op.role & TRAINING and op not in self._built:
@@ -212,14 +215,17 @@ class Rewrite:
         dtype, reason = self._decide(block, op)
         added: list[tuple[str, str]] = []
         changes: dict[str, str] = {}
+        # Norms take scale and statistics in float32 beside 16-bit values.
         for slot, row in op.inputs.items():
             if slot in definition.float32_inputs and dtype is not float32:
                 continue
             for name in row:
                 var = None if name == EMPTY else block._var_recursive(name)
+                # An op that keeps its types reads what this rewrite converted in the type that it was built with.
                 wanted = dtype if dtype is not None or op.type == "cast" else self._original.get(name)
                 if var is None or wanted is None or var.dtype is wanted or not _converts(var.dtype):
                     continue
+                # One cast serves all readers in the block until the variable is written again.
                 if (name, wanted) not in casts:
                     casts[name, wanted] = self._cast(block, op, name, wanted, before)
                     added.append((name, var.dtype.name))
@@ -228,6 +234,7 @@ class Rewrite:
                     self.low.add(name)
         if changes:
             op.inputs = {s: tuple(changes.get(f"{s}/{n}", n) for n in row) for s, row in op.inputs.items()}
+        # After the inputs: output types follow from the types that the op reads now.
         self._outputs(block, op, after)
         for name in op.output_arg_names:
             self._low.pop(name, None)
@@ -289,6 +296,7 @@ class Rewrite:
                 var = block._var_recursive(name)
                 if var.dtype is one.dtype:
                     continue
+                # Scopes, feeds, other blocks and second writers know these under the declared type.
                 fixed = var.persistable or var.is_data or var.block is not block or self._writers[name] > 1
                 if not fixed:
                     self._original.setdefault(name, var.dtype)
@@ -302,6 +310,7 @@ class Rewrite:
 
 def _append_cast(block: Block, op: Operator, source: str, target: str, old: DType, new: DType) -> Operator:
     """Makes a cast with the facts of the op that it is for; the caller puts it into its place."""
+    # Without the mark of the loss: gradients start from the op itself, not from a cast beside it.
     attrs = {"in_dtype": old, "out_dtype": new, "op_role": op.role & ~OpRole.Loss}
     cast = block.append_op("cast", {"X": source}, {"Out": target}, attrs)
     block.ops.pop()
@@ -435,5 +444,6 @@ def cast_parameters_to_fp16(
         rounded = np.asarray(found.get_tensor()).astype(dtype.np)
         found.get_tensor().set(rounded)
         master = (master_weights or {}).get(parameter.name)
+        # Else the first update would put the unrounded value back.
         if rewrite_master_weight and master is not None:
             values.var(master.name).get_tensor().set(rounded.astype(np.float32))

@@ -165,6 +165,7 @@ class LoweredProgram:
     @cached_property
     def plan(self) -> Plan:
         """The plan, made on first use: an explanation does not need it."""
+        # Under the numerics that the fusions were made for: the flag may have changed since.
         with flags.using_numerics(self.numerics):
             return pipeline.lower(self.after, self.metas, self.build, self.device, self.target)
 
@@ -290,6 +291,7 @@ class Compilation:
         each = max(1, min(threads, usable_cpus()) // count)
         check = bool(flags.flag("FLAGS_check_nan_inf"))
         sessions = []
+        # Replicas that are alike share a lowering: its kernels are compiled once.
         for one in {id(one): one for one in self.replicas}.values():
             for var in one.before.reads:
                 if scope.array(var) is None:
@@ -401,6 +403,7 @@ def compile_program(
     device = device or cpu_device()
     used = flags.numerics() if numerics is None else numerics
     if family is None:
+        # Strict numerics round to float16 after every op, which a wider computation would not.
         widens = bool(program.mixed_precision) and device.name == "cpu" and used != "strict"
         family = family_of(program, build, list(feeds[0]), fetches, how, kept, widens)
     replicas = [
@@ -408,6 +411,7 @@ def compile_program(
         # Not strict: an explanation gives the feeds of the first replica only.
         for mine, metas in zip(family.programs, feeds, strict=False)
     ]
+    # Inference, fusions and kernels are done once for each pair of program and feeds.
     distinct = {_alike(*one): one for one in replicas}
     known = {alike: _inferred(*one) for alike, one in distinct.items()}
     rows: tuple[int, ...] = ()

@@ -105,6 +105,7 @@ def copied_results(plan: Plan, device: Device) -> tuple[CopiedResult, ...]:
     found = []
     names = plan.program.names
     for op in (step.op for step in plan.steps if step.how == "ref"):
+        # By reason: results of one op may be copied for different ones.
         copied: dict[str, list[str]] = {}
         for value in op.writes():
             why = plan.copied.get(value, "")
@@ -129,6 +130,7 @@ def graph_parts(
         )
     ]
     found = []
+    # What ended a graph is the first op of the group that follows it.
     for (captured, ops), (_, behind) in itertools.zip_longest(parts, parts[1:], fillvalue=(False, ())):
         if captured:
             then = OutsideGraphs(_info(behind[0][0], frozen.names), behind[0][1]) if behind else None
@@ -139,6 +141,7 @@ def graph_parts(
 def _splits(op: FrozenOp, metas: Mapping[str, Meta], device: Device, exchanged: Report | None) -> str:
     if op.definition.collective and exchanged is not None and exchanged.captures(op):
         return ""
+    # A graph holds the sizes of the run that was captured, so that an unknown one keeps a step out.
     sized = all(v in metas and UNKNOWN not in metas[v].shape for v in (*op.reads(), *op.writes()))
     return device.splits(op, "" if sized else "dynamic")
 

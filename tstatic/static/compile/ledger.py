@@ -20,6 +20,7 @@ from tstatic.target import Target
 
 MOST_RECORDS = 256
 """The most records that a ledger keeps, with their keys; older ones are only counted."""
+# Characters of a value in a line of the log: the repr of a strategy or a feed list may fill a screen.
 MOST_TEXT = 120
 REMOVED = "its plan had been removed, to stay within FLAGS_plan_cache_bytes"
 OWN = "it ran so often with a plan for any size that one of its own pays"
@@ -148,8 +149,10 @@ class Ledger:
             ProgramError: If it does not; the message has the reasons of the last ones.
         """
         most = int(flags.flag("FLAGS_max_recompiles"))
+        # The first compilation does not count: the flag bounds recompilations.
         if not most or self.count(key.program) <= most:
             return
+        # Six show which sizes alternate; all 256 would hide it.
         mine = [record for old, record in self._rows if old.program == key.program][-6:]
         rows = "\n".join(f"  {record}" for record in mine)
         raise ProgramError(
@@ -186,6 +189,7 @@ class Ledger:
             differs = [name for name, a, b in zip(key._fields, old, key, strict=True) if a != b]
             if nearest is None or len(differs) < len(nearest):  # of equally near keys the newest
                 nearest, other = differs, old
+            # One difference is the least that another key can have; the same key was compiled before only if it is known.
             if len(nearest) <= (not same):
                 break  # nothing is nearer
         if nearest is None:
@@ -219,11 +223,13 @@ def _changes(part: str, old: Any, new: Any) -> Iterable[KeyChange]:
         return
     else:
         names = ()
+    # Strategies pair value by value with their properties, flags with their names; every other part is one text.
     if isinstance(old, tuple) and isinstance(new, tuple) and len(names) == len(old) == len(new):
         for name, a, b in zip(names, old, new, strict=True):
             if a != b:
                 yield KeyChange(name, _text(a), _text(b))
         return
+    # The key has its address, which tells a reader nothing.
     if part == "scope":
         yield KeyChange("scope", "one scope", "another scope")
         return

@@ -45,6 +45,7 @@ def passes_of(strategy: BuildStrategy) -> tuple[Pass, ...]:
     """Returns the passes that a strategy requires, in order: those that make others cheaper first, clean-ups last."""
     return (
         *((Pass("addto", addto),) if strategy.enable_addto else ()),
+        # Twice: first for less work in the passes between, then for what they leave unread.
         Pass("dce", dce),
         Pass("fold", fold),
         Pass("cse", cse),
@@ -61,6 +62,7 @@ def plan_options(strategy: BuildStrategy) -> PlanOptions:
         inplace=strategy.enable_inplace and not flags.flag("FLAGS_check_nan_inf"),
         sequential=strategy.enable_sequential_execution or strategy.sequential_run or strategy.fix_op_run_order,
         events=not strategy.remove_unnecessary_lock,
+        # Only set to False it turns graphs off: unset it leaves them to the flag.
         graphs="off" if strategy.chosen("allow_cuda_graph_capture") is False else flags.graph_mode(),
     )
 
@@ -88,6 +90,7 @@ def simplify(
     frozen = freeze(program, feeds, fetches, starts_loss_gradient if customized else None)
     if scale != 1.0:
         frozen = scaled(frozen, scale)
+    # First, so that the passes behind it see one float type.
     widening = (Pass("wide halves", wide_halves),) if widens else ()
     return run_passes(frozen, (*widening, *passes_of(strategy)))
 
@@ -125,6 +128,7 @@ def make_one(
         fused = fusion.rewrites(fusion, frozen, metas, log)
     else:
         fused = apply(fusion, frozen, metas, log, frozenset(f.switch for f in later))
+    # Only if something changed: the check walks the whole program.
     if fused is not before:
         verify(fused, fusion.name)
     return fused
@@ -150,6 +154,7 @@ def fuse(
     own = dict(metas)
     log = log if log is not None else Log()
     before = frozen
+    # Before the strategy's fusions, which then leave the ops of the user's own kernels and groups alone.
     frozen = with_user_kernels(frozen, own, log)
     frozen = apply_explicit_groups(shapes_from_contents(frozen, own), own, log)
     if frozen is not before:
@@ -198,6 +203,7 @@ def planned_kernels(
         try:
             planned[outputs] = kernel, choose(kernel, target, device)
         except NoRoomError as error:
+            # A kernel does not know which line of the user's code it comes from.
             op = next(one for one in frozen.ops if one.outputs == outputs)
             raise error.add_context(op=op.type, where=show(op.where)) from None
     frozen, metas, found = finish_together(frozen, metas, planned)
@@ -209,6 +215,7 @@ def _warn_of_splits(frozen: FrozenProgram, metas: Mapping[str, Meta], device: De
     found = outside_graphs(frozen, metas, device)
     if not found:
         return
+    # One op of each type, of six types at most: layers of the same kind would repeat the line.
     reasons = {one.op.type: f"`{one.op.type}`: {one.reason}" for one in found}
     warn_once(
         ("more than one graph", *reasons),
@@ -238,10 +245,12 @@ def lower(
     options = plan_options(strategy)
     if device is not None and strategy.chosen("allow_cuda_graph_capture"):
         _warn_of_splits(frozen, metas, device)
+    # A device without generated kernels runs the bodies of fused ops.
     if device is not None and not device.generated:
         streams = device.compute_streams
         return make_plan(unfused(frozen), metas, options, None, device.scratch_bytes, streams, device.block_use)
     if strict_numerics():
+        # A kernel for each op: alone it has the bits that it has in a group.
         frozen, target = kernel_per_op(frozen, metas), target.strict
     else:
         frozen = kernel_per_draw(frozen, metas)

@@ -145,6 +145,7 @@ class CompileCache:
         repeated = key == newest
         if not repeated:
             found = self._entries.get(key)
+        # Compared for equality, so that other runs do not pay for the look at the flags.
         if found is None or (found.served == OWN_PLAN and self.deserves_own_plan(key)):
             return None
         for session in found.bound.sessions:
@@ -160,6 +161,7 @@ class CompileCache:
                 found.bound.sessions[0].feed_sizes = key
             self._entries.move_to_end(key)
             self._families.move_to_end(found.relatives)
+            # It grew in the runs since it was weighed, until its functions have recorded their calls.
             if last is not None and last.runs < SETTLED:
                 self._weigh(last)
                 self._trim()
@@ -192,6 +194,7 @@ class CompileCache:
     @staticmethod
     def _deserves(found: _Kept) -> bool:
         shares = found.bound.exact is not None and found.served >= OWN_PLAN
+        # Under a bound on recompilations it never does: the plan would count as one more.
         return shares and not flags.flag("FLAGS_max_recompiles")
 
     def refuse_any_size(self, key: Key) -> None:
@@ -204,6 +207,7 @@ class CompileCache:
 
     def arenas(self, devices: Sequence[Device], group: Group | None) -> list[Arenas]:
         """Returns the memory that the plans of each replica share, one on each of the devices."""
+        # The id does not keep the group alive; `forget` removes its arenas before another group can have that id.
         return [self._arenas.setdefault((id(group), one, i), Arenas(one)) for i, one in enumerate(devices)]
 
     def add(self, key: Key, entry: Bound, seconds: float) -> CompileRecord:
@@ -238,6 +242,7 @@ class CompileCache:
             if entry.exact is not None:
                 relatives.sizes += 1
                 entry.sessions[0].feed_sizes = key
+            # The entry of the last run, too: it grew since it was weighed.
             for one in (last, kept):
                 if one is not None:
                     self._weigh(one)
@@ -269,6 +274,7 @@ class CompileCache:
         before = relatives.any_size
         if before is not None and before.sessions is entry.sessions:
             return
+        # A list: `_remove` changes the family's plans.
         known = [self._entries[key] for key in relatives.plans if key in self._entries]
         for kept in known:
             if kept.bound.exact is not None:
@@ -310,9 +316,11 @@ class CompileCache:
         """Removes the entries that were not used for longest while there are too many bytes or families; the newest stays."""
         limit = int(flags.flag("FLAGS_plan_cache_bytes"))
         with shield:
+            # The newest is about to run, however large it is.
             while self._kept_bytes > limit and len(self._entries) > 1:
                 self._evict(next(iter(self._entries)))
             while len(self._families) > MOST_FAMILIES:
+                # A copy: removing its last plan removes the family.
                 for key in list(next(iter(self._families)).plans):
                     self._evict(key)
 

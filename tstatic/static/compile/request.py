@@ -95,6 +95,7 @@ class FeedReader:
 
     def _accept(self, program: Program, feed: Mapping[str, Any], arrays: Arrays) -> None:
         """Remembers the kinds of arrays that were used unconverted and that fit their declarations in every check."""
+        # All at once: an order of use would cost every run.
         if len(self._accepted) > MOST_ACCEPTED:
             self._accepted.clear()
         for name, value in list(feed.items()):
@@ -123,6 +124,7 @@ def with_readers(program: Program, feed: Any, places: int) -> Any:
     taken = [batches for reader in program.readers if (batches := reader.take(places, parts[0])) is not None]
     if not taken:
         return feed
+    # The loader with the fewest batches left decides on how many places the program runs.
     parts = parts[: min(map(len, taken))]
     for batches in taken:
         for part, batch in zip(parts, batches, strict=False):
@@ -157,6 +159,7 @@ def fetch_names(fetch_list: Any) -> tuple[list[str], list[Operator]]:
     kept: list[Operator] = []
     if fetch_list is None:
         return names, kept
+    # Lists first: a look at an abstract class costs more than the rest of this check.
     if type(fetch_list) is not list and isinstance(fetch_list, Mapping | set):
         raise FeedTypeError(
             "Currently, The fetch_list type only should be list or tuple, but the input type is "
@@ -176,9 +179,11 @@ def fetch_names(fetch_list: Any) -> tuple[list[str], list[Operator]]:
         elif isinstance(item, Operator):
             kept.append(item)
         elif isinstance(item, list | tuple):
+            # As in Paddle, what `minimize` returned prunes the program to these updates.
             if isinstance(item, tuple) and _is_minimize_result(item):
                 kept.extend(item[0])
             else:
+                # Reversed, since the stack gives its last item first: names keep their order.
                 stack.extend(reversed(item))
         elif item is not None or fetch_list is not None:
             raise FeedTypeError(
@@ -206,6 +211,7 @@ def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[s
         declared = program.global_block()._find_var_recursive(var)
         if array is not None:
             found[var] = meta_of(array)
+            # Only mixed precision changes a parameter's type under a value that a startup program made before.
             if program.mixed_precision and declared is not None:
                 dtype_check(var, declared.dtype, found[var].dtype)
         elif declared is not None:

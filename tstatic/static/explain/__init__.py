@@ -203,6 +203,7 @@ class Explanation:
         if record.rewritten:
             return None
         into: Applied | None = record
+        # Whatever has all that a fusion wrote as members absorbed it, and may have been absorbed itself.
         while into is not None and into.kernel is None:
             later = self.applied[self.applied.index(into) + 1 :]
             into = next((a for a in later if into.written <= {v for m in a.members for v in m.outputs}), None)
@@ -341,6 +342,7 @@ class Explanation:
 
 
 # --------------------------------------------------------------------------------------------------------------- summary
+# Entries of each kind, then characters of a line: with the lines that are always there at most MOST_LINES, a page of a terminal.
 MOST_FUSIONS, MOST_REWRITINGS, MOST_CODES, MOST_OFF, MOST_SET, MOST_IDLE, WIDTH = 5, 2, 4, 2, 3, 4, 150
 MOST_LINES = 40
 """So much of each kind a summary shows, so that it has at most 40 lines, and so many characters a line."""
@@ -384,6 +386,7 @@ def _summary(e: Explanation, most_names: int = 2) -> list[str]:
             "TSTATIC_CPU_BACKEND=interpret."
         )
     lines.append("explain(verbose=True) lists everything; explain().why(a, b) asks about two operators.")
+    # Names of further switches are all that can be cut without losing a kind of line.
     if most_names > 1 and len(lines) >= MOST_LINES:
         return _summary(e, 1)
     return [line if len(line) <= WIDTH else line[: WIDTH - 3] + "..." for line in lines]
@@ -435,11 +438,13 @@ def _made(e: Explanation) -> list[str]:
     """Returns the fusions, those of one kind together, by the bytes that they save; rewritings also where others save more."""
     kinds: dict[tuple[str, str], list[int]] = {}
     for i, a in enumerate(e.applied):
+        # A fusion that a later one absorbed counts there.
         if a.kernel is not None or a.rewritten:
             kinds.setdefault((a.switch, a.op), []).append(i)
     saved = {kind: sum(e.saved[i].nbytes for i in row) if e.saved else 0 for kind, row in kinds.items()}
     ranked = sorted(kinds, key=lambda kind: -saved[kind])
     lines = ["fusions, by bytes saved:"] if kinds else []
+    # What these save is memory at the peak, by which nothing is ranked here.
     rewritings = [kind for kind in ranked[MOST_FUSIONS:] if e.applied[kinds[kind][0]].rewritten][:MOST_REWRITINGS]
     shown = [*ranked[:MOST_FUSIONS], *rewritings]
     for kind in shown:
@@ -462,9 +467,12 @@ def _not_made(e: Explanation) -> list[str]:
     codes: dict[str, list[int]] = {}
     for i, r in enumerate(e.refused):
         codes.setdefault(r.code, []).append(i)
+    # Explanations that were put together by hand may lack these.
     gain = [one.nbytes for one in e.possible] or [0] * len(e.refused)
     total = {code: sum(gain[i] for i in row) for code, row in codes.items()}
+    # Ties by name, so that equal programs have equal reports.
     ranked = sorted(codes, key=lambda code: (-total[code], code))
+    # Codes whose matches would save nothing are only counted, below.
     shown = [code for code in ranked if total[code]][:MOST_CODES]
     lines = ["not fused, by what it would save at most:"] if codes else []
     for code in shown:

@@ -24,6 +24,7 @@ _FUSED = 'style="filled", fillcolor="#fde8d7"'
 def text(name: str) -> str:
     """Escapes a text for a quoted DOT string: quotes, backslashes, entities and unprintable characters."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
+    # Backslashes before quotes, whose escapes have some.
     return shown.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -58,6 +59,7 @@ class _Writer:
     ) -> None:
         """Adds ops in order, each after the values that it reads."""
         for op in ops:
+            # An op that reads a value twice has one edge from it.
             ins = [self.value(v, known, metas, names) for v in dict.fromkeys(op.reads()) if v != EMPTY]
             scope = self.scopes.get(op.position, "").strip("/")
             node = self.node(f"/{scope}/{op.type}" if scope else f"/{op.type}", "", _FUSED if op.body else _OP)
@@ -69,6 +71,7 @@ class _Writer:
 
     def sub_block(self, sub_block: SubBlock, owner: str) -> None:
         """Adds the body of a control-flow op in a frame of its own; dashed edges lead to the inputs that its op gives it."""
+        # Names of a body may repeat those outside of it: its nodes are known by themselves.
         inner: dict[str, str] = {}
         self.lines.append(f"  subgraph cluster_{self.count} {{")
         self.lines.append(f'  label="block {sub_block.block}";')
@@ -92,6 +95,7 @@ def graph(
         metas: Metadata by value; for other values, the program's own, with -1 for unknown sizes.
         scopes: Position of an op -> the name scope in which it was built, which precedes its type.
     """
+    # Sizes of the run in the place of those at build time.
     known = {**program.metas, **(metas or {})}
     writer = _Writer(program.names, known, scopes or {})
     writer.ops(program.ops, {}, known, program.names)
@@ -121,6 +125,7 @@ def write_graphs(
     path = strategy.debug_graphviz_path
     if not path:
         return
+    # By position, which frozen and fused ops keep.
     scopes = {op.position: op.namescope for b in program.blocks for op in b.ops}
     customized = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.Customized
     original = freeze(program, feeds, fetches, starts_loss_gradient if customized else None)

@@ -26,6 +26,7 @@ MOST_LISTED = 40
 
 def _beside(file: str) -> str:
     """Returns the text of a file that lies beside this one."""
+    # A checkout may have other line ends, and the digest of the page's policy covers every byte.
     return (get_data(__name__, file) or b"").decode().replace("\r\n", "\n")
 
 
@@ -57,7 +58,9 @@ def page(explanation: Explanation, max_ops: int = 60) -> str:
             fix="leave max_ops out, or pass for example 60",
         )
     drawing = explanation.drawing()
+    # Only the script with this digest runs, newlines included: text of the user's that slipped through would not.
     digest = base64.b64encode(hashlib.sha256(f"\n{SCRIPT}\n".encode()).digest()).decode()
+    # Nothing is loaded: the page has all that it shows.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     body = [
         "<h1>What the strategy did</h1>",
@@ -285,11 +288,13 @@ def _data(explanation: Explanation, drawing: Drawing | None, most_open: int) -> 
             "after": _view(drawing.after, drawing.notes_after, drawing.bytes_after, colours, most_open),
         }
     text = json.dumps(data, separators=(",", ":"), sort_keys=True)
+    # These could end the script element; JSON reads their escapes as the same characters.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _colours(explanation: Explanation) -> list[int]:
     """Returns the number of its kernel for each fusion: fusions that one kernel computes share it."""
+    # By identity: layers that are alike have equal records.
     own = {id(a): number for number, a in enumerate(a for a in explanation.applied if a.kernel is not None)}
     found = []
     for made in explanation.applied:
@@ -310,6 +315,7 @@ def _view(
         [a, b, sum(sizes.get(n, 0) for n in row), [_value(n, sizes) for n in row[:MOST_LISTED]]]
         for (a, b), row in edges_of(block).items()
     ]
+    # What no op makes has no box of its own, and is listed with its reader.
     made = {n for op in block.ops for n in op.output_arg_names}
     # The ops of one fusion share its note, which names all of them: each note is written once.
     told: dict[Note, int] = {}

@@ -45,6 +45,7 @@ def _named(op: FrozenOp, names: dict[str, str], inputs: bool) -> dict[str, tuple
     slots, entries = (op.definition.inputs, op.inputs) if inputs else (op.definition.outputs, op.outputs)
     found = {}
     for slot, entry in zip(slots, entries, strict=True):
+        # `Shapes` lists what only sizes are taken of, and no user wrote it.
         if entry is None or slot.name == "Shapes":
             continue
         row = (entry,) if isinstance(entry, str) else entry
@@ -219,14 +220,18 @@ def build_explanation(
     log = Log(log.applied, [operators.with_culprit(r) for r in log.refused])
     applied = _with_kernels(log.applied, kernels)
     saved = Savings(alone_ops, fused, after_metas, kernels, applied)
+    # A copy: the program may be edited before somebody looks at the drawing.
     copy = made.program.clone()
+    # Of a variable that is written several times the last value.
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
+    # Only when it is asked for: each switch fuses the program anew.
     @cache
     def alone() -> dict[str, Only]:
         return {f.switch: only_one(f, frozen, metas) for f in FUSIONS if not getattr(build, f.switch)}
 
     def why(a: str, b: str) -> FusionAnswer:
+        # Questions may come after the flag has changed.
         with flags.using_numerics(made.first.numerics):
             return why_apart(Question(frozen, metas, log, build, operators, alone), names[a], names[b])
 
@@ -252,6 +257,7 @@ def build_explanation(
     idle = _idle(frozen, metas, log, build)
     refused = {r.switch for r in log.refused}
     silent = {switch: why for switch, why in idle.items() if switch not in refused}
+    # Times of an interpreter say nothing: bounds are those of the default chip.
     target = DEFAULT_TARGET if _target(made).large_programs else _target(made)
     said = made.report.said() if made.report is not None else None
     ran = _as_it_runs(made.first)
@@ -281,6 +287,7 @@ def build_explanation(
         outside_graphs=outside_graphs(ran, made.first.metas, made.first.device, made.report),
         graphs=graph_parts(ran, made.first.metas, made.first.device, made.report),
         target=target,
+        # Asked late, as it needs the plan.
         _copied=lambda: copied_results(made.first.plan, made.first.device),
         _ways=partial(explained, target=target, device=made.first.device),
     )
@@ -301,6 +308,7 @@ def _idle(frozen: FrozenProgram, metas: Mapping[str, Meta], log: Log, build: Bui
             counts = ", ".join(f"{n} x {code}" for code, n in codes.items())
             found[switch] = f"refused {counts}: {first.reason}"
             continue
+        # One for all switches, as it indexes the whole program; none if every switch acted.
         view = view or View(frozen, metas)
         found[switch] = why_idle(fusion, view, log.applied)
     return found
@@ -385,6 +393,7 @@ class _Notes:
             stay = "stay apart" if len(no.members) > 1 else "stays as it is"
             text = f"{_together(no)} {stay} under {no.switch}: {no.code}, {no.reason}."
             found.append(Note("refused", text, no.change, i))
+        # What is fused already needs no advice about switches that are off.
         for i in () if op.body else self.holding(2, writes):
             meaning, change = explain_code("OFF", value=would[i].switch)
             found.append(Note("off", f"{_together(would[i])} could be one {would[i].op}: {meaning}.", change))
@@ -398,6 +407,7 @@ class _Notes:
 def _notes_before(
     program: Program, frozen: FrozenProgram, notes: _Notes, left: set[str]
 ) -> dict[int, tuple[Note, ...]]:
+    # By type as well: a pass may have put another op in the same place.
     known = {(op.position, op.type): op for op in frozen.ops}
     gone = Note(
         "gone", "It does not run: nothing needs its result, or a pass computed it beforehand or found it twice."

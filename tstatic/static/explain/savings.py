@@ -160,11 +160,14 @@ class Operators:
             readers = self._readers(value)
             reading = sum(bool(one.intersection(readers)) for one in sets)
             maker = next((one for one in sets if self.view.maker.get(value) in one), None)
+            # Made outside: one kernel reads it once, where each member read it.
             if maker is None:
                 total += max(0, reading - 1) * meta.nbytes
                 continue
+            # What the maker's own operators read stays inside its kernel already.
             reading -= bool(maker.intersection(readers))
             total += reading * meta.nbytes
+            # What is stored for others costs its write in any case.
             stored = value in self.view.fetched or value in self.view.kept or not inside.issuperset(readers)
             if reading and not stored:
                 total += meta.nbytes

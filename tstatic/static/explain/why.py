@@ -115,13 +115,16 @@ def why_apart(asked: Question, a: str, b: str) -> FusionAnswer:
 
     alone = asked.alone()
     switches = _switches_for(alone, (a, b))
+    # Groups that the user requires have no switch that could be turned off.
     held = tuple(
         dict.fromkeys(h.switch for h in (asked.holder(a), asked.holder(b)) if h is not None and h.switch in _OWN)
     )
     on, off = _change(asked, switches, held, both)
     turned_on = _assigned(on, off)
+    # A refusal names the reason itself, so it comes before advice about switches.
     for no in log.refused:
         if _holds(no, (a, b)):
+            # That nothing helps is wrong where a change of switches was tried and does.
             own = "" if turned_on and no.change.startswith("nothing") else no.change
             change = ", or ".join(filter(None, (own, turned_on)))
             return apart(no.code, f" under {no.switch}: {no.code}, {no.reason}", change)
@@ -139,6 +142,7 @@ def why_apart(asked: Question, a: str, b: str) -> FusionAnswer:
         if value not in left:
             meaning, change = explain_code("IDENTITY", reader=makers[value].type)
             return apart("IDENTITY", f": {meaning}", change, advice=False)
+    # Why one fusion would reject the pair says more than that no pattern has it.
     refused = next((x for one in alone.values() for x in one.log.refused if _holds(x, (a, b))), None)
     if refused is not None:
         refused = Operators(frozen, metas, alone[refused.switch].log).with_culprit(refused)
@@ -181,8 +185,11 @@ def _change(
         held: Those of the fusions that have the ops now.
         both: The ops.
     """
+    # Compilers join whatever neighbours they can, also where no pattern has the pair.
     general = [f.switch for f in FUSIONS if f.groups is not None and not getattr(asked.build, f.switch)]
+    # Where different fusions hold the two ops, both may have to go.
     fewer = [(name,) for name in held] + ([held] if len(held) > 1 else [])
+    # From the smallest change on: the first one that works is the answer.
     trials: Iterator[tuple[tuple[str, ...], tuple[str, ...]]] = iter(
         [
             *(((name,), ()) for name in switches),
@@ -206,6 +213,7 @@ def _together(asked: Question, pair: tuple[int, ...]) -> tuple[str, str, str]:
     if any(meta is None or UNKNOWN in meta.shape for meta in metas):
         return ("DYNAMIC", *explain_code("DYNAMIC"))
     try:
+        # The attempt tells why one kernel cannot hold both.
         loop_nest(ops, asked.metas, view.needed(set(pair)))
     except CodegenUnsupported as error:
         if error.code in REASONS:
@@ -213,6 +221,7 @@ def _together(asked: Question, pair: tuple[int, ...]) -> tuple[str, str, str]:
             why = f"no fusion joins them, and one kernel cannot hold both: {error.reason}"
             return error.code, why, explain_code(error.code, reader=reader)[1]
         return "NO_PATTERN", meaning, change
+    # Users can put `fuse_together` around what they write themselves, and not around what `minimize` appends.
     if any(op.role & OpRole.Backward for op in ops) or view.forbidden & set(pair):
         return "NO_PATTERN", meaning, change
     return "NO_PATTERN", meaning, "static.fuse_together() around both"
@@ -223,6 +232,7 @@ def _path(asked: Question, a: str, b: str) -> list[str]:
     view = asked.operators.view
     came: dict[str, str] = {}
     queue = [a]
+    # The queue grows in the loop: breadth first, which finds a shortest path.
     for value in queue:
         for reader in view.readers.get(value, ()):
             for made in view.ops[reader].writes():
@@ -236,6 +246,7 @@ def _path(asked: Question, a: str, b: str) -> list[str]:
     found = [came[b]]
     while found[-1] != a:
         found.append(came[found[-1]])
+    # The walk began at the end, and ended with `a`, which does not count.
     return found[-2::-1]
 
 

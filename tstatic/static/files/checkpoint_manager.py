@@ -103,6 +103,7 @@ class CheckpointManager:
         self.scheduler = scheduler
         self.name = name
         self._source = program_of(program, function)
+        # Eight digits, as `path` pads them, up to the 18 that `save` allows.
         self._files = re.compile(rf"{re.escape(name)}-([0-9]{{8,18}})({'|'.join(map(re.escape, SUFFIXES))})")
 
     # ------------------------------------------------------------------------------------------------------------- look
@@ -190,17 +191,20 @@ class CheckpointManager:
         }
         held["scheduler"] = None if self.scheduler is None else self.scheduler.state_dict()
         content = dump_object(held)
+        # A run between two of the files would leave values of different steps in them.
         with global_scope().lock:
             model = path.with_name(path.name + MODEL_SUFFIX), serial.encode(self._source)
             values = {path.with_name(path.name + PARAMETERS_SUFFIX): persistables(self._source)}
             made = encode_save(values, "save", model, self._source)
         files.write(made | {path.with_name(path.name + STATE_SUFFIX): content})
+        # Only now: a crash before leaves the older ones.
         self._rotate(step, held["best"])
         return path
 
     def _best_with(self, step: int, metric: float | None) -> list[Any] | None:
         """Returns step and metric of the best checkpoint once one more is there."""
         found: list[Any] | None = None
+        # The newest one that can be read knows the best of all before it.
         for other in reversed(self.steps()):
             with contextlib.suppress(CheckpointError):
                 found = self._state(other)["best"]
@@ -214,6 +218,7 @@ class CheckpointManager:
         if metric is None or math.isnan(metric):
             return found
         mine = [step, metric]
+        # Of equal metrics the earlier one stays the best.
         return mine if found is None or self._order(mine) < self._order(found) else found
 
     def _order(self, row: Sequence[Any]) -> float:
@@ -234,6 +239,7 @@ class CheckpointManager:
         """
         found = self._found()
         whole = sorted(s for s, suffixes in found.items() if suffixes.issuperset(SUFFIXES) and s <= step)
+        # The best one stays, however old it is.
         kept = {*whole[-self.keep :], *([] if best is None else best[:1])}
         old = [(other, suffixes) for other, suffixes in found.items() if other not in kept]
         names = [self.path(other).name + suffix for other, suffixes in old for suffix in SUFFIXES if suffix in suffixes]
@@ -277,6 +283,7 @@ class CheckpointManager:
             try:
                 found = self._restored(step)
             except CheckpointError as damaged:
+                # The newest one's error is the one to tell.
                 error = error or damaged
                 continue
             if error is not None:
@@ -292,6 +299,7 @@ class CheckpointManager:
         held = self._state(step)
         before = None if self.scheduler is None else self.scheduler.state_dict()
         with self._undone(before):
+            # The scheduler before the values: it can be set back, and they cannot.
             if self.scheduler is not None and held["scheduler"] is not None:
                 self.scheduler.set_state_dict(held["scheduler"])
             load(self.program, str(self.path(step)))
@@ -313,6 +321,7 @@ class CheckpointManager:
         Raises:
             CheckpointError: If it is damaged.
         """
+        # Appended: `with_suffix` would cut a name that has dots.
         path = self.path(step).with_name(self.path(step).name + STATE_SUFFIX)
         found = load_object(checkpoint.read(path, "CheckpointManager.save"), path)
         if not _is_state(found, step):
@@ -347,6 +356,7 @@ def _number(metric: Any) -> float | None:
     if metric is None:
         return None
     try:
+        # `item` refuses arrays of several elements.
         return float(metric.item() if hasattr(metric, "item") else metric)
     except (TypeError, ValueError):
         raise ProgramError(

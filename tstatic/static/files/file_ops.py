@@ -84,6 +84,7 @@ class _Reader:
         content = files.read([self.path], writer="an operator 'save' or 'save_combine'")[self.path]
         found = paddle_tensors.decode(content, len(self.dtypes), self.path)
         done = [array.astype(dtype, copy=False) for array, dtype in zip(found, self.dtypes, strict=True)]
+        # `py_func` takes the one array itself where it has one output.
         return done[0] if len(done) == 1 else done
 
 

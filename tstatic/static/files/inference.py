@@ -144,6 +144,7 @@ def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_
     if not options.get("skip_prune_program"):
         # Pruning leaves the blocks of dropped operators; a second clone empties them.
         twin = edit.clone(edit.prune(twin, fed, results), for_test=True)
+    # From the end only: attributes refer to blocks by their indices.
     while len(twin.blocks) > 1 and twin.blocks[-1].idx not in edit.used_blocks(twin):
         del twin.blocks[-1]
     _check_inputs(twin, feeds)
@@ -162,9 +163,11 @@ def _result(program: Program, index: int, name: str) -> str:
     block = program.global_block()
     var = block.vars[name]
     count = 0
+    # A model that was saved and loaded before has results of such names already.
     while f"save_infer_model/scale_{index}.tmp_{count}" in block.vars:
         count += 1
     out = block.create_var(name=f"save_infer_model/scale_{index}.tmp_{count}", dtype=var.dtype, stop_gradient=True)
+    # `scale` does not take bool.
     if var.dtype.name == "bool":
         append_op(block, "assign", {"X": var}, {"Out": out})
     else:
@@ -298,6 +301,7 @@ def _check_no_feeds(feeds: Sequence[Variable], function: str) -> None:
 
 def _encode_for_paddle(program: Program, path: Path) -> dict[Path, bytes]:
     """Returns the files of an inference model as Paddle writes them."""
+    # Paddle's file of values has no names: it is read in the order of the sorted names.
     scope, wanted = global_scope(), sorted(persistables(program), key=lambda var: var.name)
     with scope.lock:
         values = values_of_variables(wanted, scope, "save_inference_model")[0]
@@ -374,6 +378,7 @@ def load_model_files(
         content = checkpoint.read(path, writer)
         program = read_model(content, path)
         wanted = persistables(program)
+        # A model without variables may have been saved without a file of values.
         data = files.read([path, *(paths_of(wanted) if wanted else ())], writer=writer)
         # The program says which files to read with it, and another process may have saved another one meanwhile.
         if data.pop(path) == content:

@@ -76,6 +76,7 @@ def read_values(
     origins: dict[Path, Origin | None] = {path: origin_of_values(read.facts) for path, read in found.items()}
     if model is not None:
         origins[model[0]] = origin_of(model[1])
+    # Without `strict`, files of an older save count as if they lacked their values.
     old = [] if strict_files else check_one_save(origins, beside, function, strict=False)
     values = {name: array for path, read in found.items() if path not in old for name, array in read.tensors.items()}
     fitting = _available(wanted, values, source, function, strict)
@@ -89,6 +90,7 @@ def read_values(
 def file_name(name: str) -> str:
     """Returns the file name of a variable: its name, with characters escaped that mean something in paths."""
     safe = quote(name, safe="@ -_+=,~()[]{}", errors="surrogatepass")
+    # Files that begin with a dot are hidden, and `..` is another folder.
     return "%2E" + safe[1:] if safe.startswith(".") else safe
 
 
@@ -98,6 +100,7 @@ LAYER_NAMES = "StructuredToParameterName@@"
 
 def is_pickle(content: bytes) -> bool:
     """Returns whether a file of values is a pickle; one in the safetensors format has its header at byte 8."""
+    # The length with which a safetensors file begins may have 0x80 as its lowest byte.
     return content[:1] == b"\x80" and content[8:9] != b"{"
 
 
@@ -117,6 +120,7 @@ def decode_values(
         CheckpointError: If the file is damaged.
     """
     if paddle_tensors.is_tensors(content):
+        # Paddle's files of tensors have no names: values lie in the order of the sorted names.
         names = sorted(var.name for var in wanted)
         if one_each:
             names = [name for name in names if file_name(name) == path.name]
@@ -203,6 +207,7 @@ def check_value(var: Variable, array: Array, function: str) -> None:
     Raises:
         ShapeError: If shape or dtype differ.
     """
+    # Paddle before 2.5 saves shape [1] where a scalar has [] now.
     if tuple(array.shape) != var.shape and not (array.size == 1 and math.prod(var.shape) == 1):
         raise ShapeError(
             f"{var.name} expected a shape {list(var.shape)}, but the received shape is {list(array.shape)}.",
@@ -311,6 +316,7 @@ def check_one_save(
     old = [path for path in stamps if str(path) in names]
     if not strict and old and all(known[path].has_values for path in old):
         return old
+    # Where a stamp is missing nothing tells which file is older: that programs differ is enough.
     if old or (len(programs) > 1 and len(stamps) < len(known)):
         new = [path for path in known if path not in old]
         raise CheckpointError(
@@ -335,6 +341,7 @@ def _stamps(paths: Iterable[Path]) -> dict[Path, Stamp]:
     for path in paths:
         try:
             origin = origin_of(files.read([path])[path])
+        # A damaged file beside those that are loaded proves nothing.
         except CheckpointError:
             continue
         if origin is not None and origin.stamp is not None:

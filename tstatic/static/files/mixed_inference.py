@@ -71,6 +71,7 @@ def convert_to_mixed_precision(
             received=f"keep_io_types={shown(keep_io_types)}", fix="cast what you feed and fetch", op=function,
         )  # fmt: skip
     lists = AutoMixedPrecisionLists(white, black_list, dtype=dtype)
+    # On the CPU, whatever the backend: files come in and go out, and nothing runs.
     scope, executor = Scope(), Executor(CPUPlace())
     with scope_guard(scope):
         program, names, results = loaded(Config(model_file, params_file), scope, executor)

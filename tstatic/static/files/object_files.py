@@ -105,6 +105,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     # The writer names containers that are nested deeper, or in themselves.
     if depth <= 100 and isinstance(value, dict):
         return (
+            # An OrderedDict stays one.
             type(value)((key, _plain(item, depth + 1)) for key, item in value.items())
             if type(value) is not dict
             else {key: _plain(item, depth + 1) for key, item in value.items()}
@@ -112,6 +113,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if depth <= 100 and isinstance(value, list | tuple):
         rows = [_plain(item, depth + 1) for item in value]
         return rows if isinstance(value, list) else tuple(rows)
+    # Tensors of other libraries become arrays; numpy's own are left as they are.
     if isinstance(value, LoDTensor) or (hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic)):
         return np.asarray(value)
     return value
@@ -180,6 +182,7 @@ def _loaded(data: bytes, source: object, return_numpy: bool, keep_names: bool = 
         return {name: tensor(array) for name, array in checkpoint.decode(data, source).tensors.items()}
     found = load_object(data, source)
     if isinstance(found, dict) and not keep_names:
+        # Paddle keeps a table of names among the values.
         found.pop(LAYER_NAMES, None)
     # Paddle writes the tensors of its eager mode as pairs of name and array; arrays beside such pairs were arrays.
     arrays, named = _arrays_in(found)
@@ -219,6 +222,7 @@ def _rebuilt(
     if wanted(value):
         made[id(value)] = tensor(value[1] if isinstance(value, tuple) else value)
     elif isinstance(value, dict):
+        # Before its items, one of which may be the dict itself.
         made[id(value)] = value
         for key in value:
             value[key] = _rebuilt(value[key], wanted, tensor, made)
@@ -226,6 +230,7 @@ def _rebuilt(
         made[id(value)] = value
         value[:] = [_rebuilt(item, wanted, tensor, made) for item in value]
     elif isinstance(value, tuple):
+        # A tuple can hold itself only through a list or dict, which is known by then.
         made[id(value)] = tuple([_rebuilt(item, wanted, tensor, made) for item in value])
     return made.get(id(value), value)
 

@@ -78,6 +78,7 @@ def export_onnx(
     path = path_of(path_prefix, FUNCTION)
     feeds = [v.name for v in variables_of(feed_vars, "feed_vars", FUNCTION, 0)]
     fetches = variables_of(fetch_vars, "fetch_vars", FUNCTION, 1)
+    # What is fetched twice is one result of the model.
     names = list(dict.fromkeys(v.name for v in fetches))
     pruned = normalize_program(source_of(program, fetches, FUNCTION), feed_vars, fetches)
     model = build_model(pruned, feeds, names, global_scope(), path.name)
@@ -86,7 +87,9 @@ def export_onnx(
         from google.protobuf.message import EncodeError
     try:
         content = model.SerializeToString()
+    # Which of them a message above 2 GiB raises depends on how protobuf is implemented.
     except (EncodeError, ValueError):
+        # Told below, together with a message that protobuf writes and could not read.
         content = None
     if content is None or len(content) > MOST_BYTES:
         raise UnsupportedError(
@@ -137,6 +140,7 @@ def build_model(program: Program, feeds: Sequence[str], fetches: Sequence[str], 
     wanted = set(frozen.reads)
     with scope.lock:
         given, _ = values_of_variables([v for v in persistables(program) if v.name in wanted], scope, FUNCTION)
+        # Copies: once the lock is free, runs change the scope's arrays in place.
         values = {n: np.array(v) for n, v in given.items()}
     g = Graph()
     known = {n: Value(n, frozen.metas[n].dtype, frozen.metas[n].shape) for n in frozen.feeds}
@@ -159,6 +163,7 @@ def _results(g: Graph, frozen: FrozenProgram, known: Mapping[str, Value]) -> tup
     rename: dict[str, str] = {}
     for asked, value in frozen.fetches:
         found = known[value]
+        # A new name for a value is free; a second one takes an Identity.
         if found.name in made and found.name not in rename:
             rename[found.name] = asked
         elif found.name != asked or asked in frozen.feeds:

@@ -91,6 +91,7 @@ class Tensor:
                 op="inference",
             )
         self._shape = list(data.shape)
+        # A copy: callers reuse their arrays before the run.
         self._predictor._given[self._name] = np.array(data, order="C")
 
     def share_external_data(self, data: Any) -> None:
@@ -171,7 +172,9 @@ class Predictor:
 
     def _start(self) -> None:
         """Makes what a clone has of its own."""
+        # Values are found in the shared scope behind it.
         self._scope = self._shared.new_scope()
+        # With plans of its own: a clone runs in another thread.
         self._executor = Executor(self._place)
         self._given: dict[str, Array] = {}
         self._results: dict[str, Array] = {}
@@ -180,6 +183,7 @@ class Predictor:
 
     def clone(self) -> Predictor:
         """Returns a predictor with the same values and handles of its own, for another thread."""
+        # Past `__init__`, which would load the model again.
         made = object.__new__(Predictor)
         made._place, made._shared, made._loaded = self._place, self._shared, self._loaded
         made._feeds, made._fetches = self._feeds, self._fetches
@@ -245,6 +249,7 @@ class Predictor:
                 fix="pass one array for each input",
                 op="inference",
             )
+        # Put back if an input is refused, so that nothing has changed.
         given, handles = dict(self._given), dict(self._handles)
         try:
             for name, value in zip(self._feeds, inputs or (), strict=inputs is not None):
@@ -253,6 +258,7 @@ class Predictor:
         except BaseException:
             self._given, self._handles = given, handles
             raise
+        # No waiting: the results would be those of whichever thread ran last.
         if not self._running.acquire(blocking=False):
             raise ProgramError(
                 "another thread runs this predictor",
@@ -268,6 +274,7 @@ class Predictor:
         finally:
             self._running.release()
         self._results = dict(zip(self._fetches, map(np.asanyarray, found), strict=True))
+        # As in Paddle, where handles hold the results.
         return True if inputs is None else list(self._results.values())
 
     def _fed(self, name: str) -> Any:
@@ -306,6 +313,7 @@ def loaded(config: Config, scope: Scope, executor: Executor) -> list[Any]:
     with scope_guard(scope):
         if config._buffers is not None:
             model, values = config._buffers
+            # A model without variables has no bytes of values.
             return load_inference_model(None, executor, model_filename=model, params_filename=values or None)
         if config.model_dir():
             return variable_files.load_inference_model(config.model_dir(), executor)
@@ -374,6 +382,7 @@ class PredictorPool:
                 op="inference",
             )  # fmt: skip
         self._size = size
+        # It loads the model; the others share its values.
         self._predictors = {0: create_predictor(config)}
         self._lock = lock()
 

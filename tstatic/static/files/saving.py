@@ -104,6 +104,7 @@ def values_of_variables(
         FeedError: If one has no value.
         DeviceError: If an interrupted step left one half written.
     """
+    # Before any is read: one half-written value spoils the save.
     check_whole(scope, [var.name for var in variables], function)
     values: dict[str, Array] = {}
     kinds: dict[str, str] = {}
@@ -162,12 +163,14 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
     if for_paddle(configs.get("format"), "static.save"):
         files.write(_encode_for_paddle(source, path))
         return
+    # Held for all values, which are then those of one step.
     with global_scope().lock:
         parts: tuple[list[Variable], list[Variable]] = [], []
         for var in persistables(source):
             parts[not isinstance(var, Parameter)].append(var)
         values = {path: parts[0], _beside(path, OPTIMIZER_SUFFIX): parts[1]}
         data = encode_save(values, "save", (_beside(path, MODEL_SUFFIX), serial.encode(source)), source)
+    # After the lock: runs need not wait for a disk.
     files.write(data)
 
 
@@ -231,6 +234,7 @@ def encode_save(
     with scope.lock:
         held, kinds = values_of_variables([var for row in values.values() for var in row], scope, function)
         if counted is not None:
+            # `paddle.seed` begins an epoch in which programs count their runs from 0 again.
             epoch, count = scope.runs.get(counted.uid, (random.epoch(), 0))
             facts["run_count"] = count if epoch == random.epoch() else 0
         made = {
@@ -295,14 +299,17 @@ def load(
         assign(global_scope(), read_values(data, wanted, "load", path, strict=strict).arrays)
         return
     beside = [_beside(path, suffix) for suffix in (PARAMETERS_SUFFIX, MODEL_SUFFIX, VALUES_SUFFIX, OPTIMIZER_SUFFIX)]
+    # The program's file and the optimizer's: only a save under the usual suffix has them beside it.
     data = files.read([path], beside[1::2] if path == beside[0] else ())
     values = _with_optimizer(path, data.pop(path), data.pop(beside[3], None))
+    # What is left is the program's file, if there is one.
     model = next(iter(data.items()), None)
     found = read_values(values, wanted, "load", path, strict=strict, model=model, beside=lambda: beside)
     if var_list is None:
         what = f"{path} also holds values that the program has no variable for"
         _warn_unused(found.names, {var.name for var in wanted}, ("load", str(path)), what)
     count = _run_count(found.facts, path)
+    # With the values, so that a resumed training draws the random numbers that come next.
     assign(global_scope(), found.arrays, None if count is None else {target.uid: (random.epoch(), count)})
 
 
@@ -425,6 +432,7 @@ def _set_values(program: Program, state: Mapping[str, Any], scope: Scope, functi
     arrays = {n: array_of(v, n, function) for n, v in state.items() if n in known}
     for name, array in arrays.items():
         check_value(known[name], array, function)
+    # Once for each set of names, and not for every load in a loop.
     key = (function, program.uid, tuple(n for n in state if n not in known))
     _warn_unused(state, known, key, "values without a variable in the program")
     assign(scope, arrays)
@@ -436,10 +444,12 @@ def _state_of_folder(folder: Path, var_list: Sequence[Variable] | None) -> dict[
         data = files.read([folder / file_name(var.name) for var in var_list], writer=EACH_WRITER)
         return dict(read_values(data, list(var_list), "load_program_state", folder).arrays)
     done: dict[str, Array] = {}
+    # All that is there: no list says which files hold values.
     for path, content in files.read(files.listed(folder)).items():
         name = unquote(path.name)
         if paddle_tensors.is_tensors(content):
             done[name] = paddle_tensors.decode(content, 1, path)[0]
+        # The folder of an inference model holds its program, too.
         elif not path.name.startswith("__") and not is_paddle_program(content):
             done.update(decode_values(content, path).tensors)
     return done
@@ -539,6 +549,7 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
             op="set_value",
             var=self.name,
         )
+    # Refused without a first value, which the startup program makes.
     tensor = get_value(self, scope)
     array = array_of(value, self.name, "set_value")
     check_value(self, array, "set_value")

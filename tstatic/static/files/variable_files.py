@@ -60,6 +60,7 @@ def is_parameter(var: Variable) -> bool:
 )  # fmt: skip
 def is_belong_to_optimizer(var: Variable) -> bool:
     """Returns whether a variable is persistable and not a parameter: a moment, a learning rate, a counter."""
+    # Inputs check what they are fed; what an optimizer keeps does not.
     return var.persistable and not isinstance(var, Parameter) and not var.need_check_feed
 
 
@@ -93,6 +94,7 @@ def get_parameter_value(para: Parameter, executor: Executor | None = None) -> Ar
         FeedError: If it has no value.
     """
     check_executor(executor, "get_parameter_value")
+    # A copy, as runs change the array in place.
     value: Array = converting(values_of_variables([para], global_scope(), "get_parameter_value")[0][para.name].copy())
     return value
 
@@ -147,6 +149,7 @@ def _chosen(
             check_type(var, Variable, "vars", function, expected="a list of Variable", fix=fix) for var in variables
         ]
     source = _get_valid_program(program)
+    # Arrays of tensors have no form in these files.
     return [v for v in source.list_vars() if v.type == "dense_tensor" and (predicate is None or predicate(v))]
 
 
@@ -266,7 +269,9 @@ def load_vars(
     writer = EACH_WRITER
     if filename is not None:
         writer = f"static.io.save_persistables, save_params or save_vars with filename={filename!r}"
+    # Without `strict` every one of the files may be missing.
     data = files.read(paths, writer=writer) if strict else files.read([], paths)
+    # A folder is listed only if its files contradict each other.
     beside = lambda: paths if filename else files.listed(folder)  # noqa: E731
     assign(global_scope(), read_values(data, variables, function, folder, strict=strict, beside=beside).arrays)
 
@@ -406,8 +411,10 @@ def save_inference_model(
     if export_for_deployment:
         path, data = path_of(folder / name, function), serial.encode(made)
     else:
+        # As in Paddle, a program for further training is kept whole, under another name.
         made, path = source, path_of(folder / f"{name}.main_program", function)
         data = serial.encode(source)
+    # A variable may be called as the program's file is.
     taken = [params_filename] if params_filename else [file_name(v.name) for v in persistables(made)]
     if not program_only and path.name in taken:
         raise ProgramError(
@@ -479,6 +486,7 @@ def load_inference_model(
         return paths_of(folder, params_filename, wanted, function)
 
     def beside() -> list[Path]:
+        # Each variable has a file, any of which may be of another save.
         return [path, *named([])] if params_filename else files.listed(folder)
 
     writer = "fluid.io.save_inference_model"

@@ -127,6 +127,7 @@ class CompiledProgram:
         numerics: str | None = None,
     ) -> None:
         check_choice(numerics, (*flags.NUMERICS, None), "numerics", "CompiledProgram")
+        # Its strategies do not carry over.
         if isinstance(program_or_graph, CompiledProgram):
             program_or_graph = program_or_graph._program
         if not isinstance(program_or_graph, Program):
@@ -246,6 +247,7 @@ class CompiledProgram:
                 repr(share_vars_from),
                 "call with_data_parallel on it first",
             )
+        # Where no strategy is given, that of the constructor stays.
         given: dict[str, Any] = {}
         if build_strategy is not None:
             given["build"] = _copied(build_strategy, BuildStrategy, "build_strategy")
@@ -377,6 +379,7 @@ class CompiledProgram:
             raise self._without_shape(error, known) from None
         chip = chosen_for if isinstance(chosen_for, Target) else None
         plans = [one.plan if chip is None else one.plan_on(chip) for one in made.replicas]
+        # What is planned for another device must not replace the compilation that runs use.
         if chosen_for is None:
             self._history.compilation = made
         held = self._history.held_bytes + where.held_bytes()
@@ -524,6 +527,7 @@ class CompiledProgram:
             device=device,
         )  # fmt: skip
         last = self._history.compilation
+        # Transports are chosen when programs run; an explanation only shows them.
         if made.report is not None and last is not None and last.report is not None:
             made.report.choices = last.report.choices
         fleet = self._program.distributed

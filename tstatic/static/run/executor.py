@@ -202,6 +202,7 @@ class Executor:
                 return self._run(*args)
             finally:
                 recorder.add("run", "Executor.run", start)
+        # These say enough; others may come from damage to the program's file.
         except (TstaticError, EOFException):
             raise
         except MemoryError as error:
@@ -225,6 +226,7 @@ class Executor:
         use_prune: bool,
         block: bool,
     ) -> Any:
+        # Threads and locks of the parent do not exist in a forked child.
         if self._closed or os.getpid() != self._pid:
             raise self._unusable()
         base, settings = (program, PLAIN) if isinstance(program, Program) else source_of(program)
@@ -238,10 +240,12 @@ class Executor:
         names, kept = fetch_names(fetch_list)
         if settings.parallel:
             where = settings.scope_for(where)
+        # Executors may share a scope: its lock keeps their runs apart.
         with self._lock, where.lock:
             try:
                 place, replicas = self._place_of(settings)
                 device = of_place(place if isinstance(place, Place) else place[0])
+                # Under the lock, so that batches reach runs in the order in which loaders give them.
                 if base.readers:
                     feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
                 if replicas is not None and replicas.outer is None and isinstance(place, tuple):
@@ -267,6 +271,7 @@ class Executor:
                 )  # fmt: skip
                 cache = self._cache if not self._depth else self._cache_within()
                 entry = cache.find(key, where)
+                # None leaves the program whole; an empty list prunes it to what is fetched.
                 pruned = kept if kept or use_prune else None
                 first = None
                 if entry is None:
@@ -277,11 +282,14 @@ class Executor:
                         )
             except TstaticError as error:
                 raise error.add_context(where=show(user_line())) from None
+            # Before the run: an explanation then shows what a run that failed was compiled to.
             if settings.history is not None:
                 settings.history.compilation = entry.exact or entry.compilation
                 settings.history.last = key, count
+            # After compiling, which tells all that is wrong with the program.
             if settings.dry_run:
                 return [None] * count
+            # Asked before each step: another process may look up more rows than this one's plan has room for.
             if replicas is not None and (room := replicas.room(entry)) != entry.compilation.room:
                 key = key._replace(table_rows=room)
                 entry = (
@@ -298,6 +306,7 @@ class Executor:
             finish = partial(returned, base, names, count, lods, replicas, settings, return_numpy, return_merged)
             results: list[Any] = []
             try:
+                # A Python function in the program may run programs: `_cache_within` keeps their plans apart.
                 self._depth = depth + 1
                 if block:
                     results = run.execute()
@@ -306,6 +315,7 @@ class Executor:
             finally:
                 self._depth = depth
             entry = run.entry
+            # After the run, so that one that fails leaves the scope as it was.
             for name in entry.kept:
                 where.var(name).get_tensor()._write(feeds[0][name])
             if settings.history is not None:
@@ -318,6 +328,7 @@ class Executor:
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
                 _steps.debug("ran %r in %.3f ms%s", base, (time.perf_counter() - start) * 1e3, on_device)
+        # The usual run, which needs nothing of what `returned` does.
         if block and replicas is None and return_numpy:
             return converting(results[0]) if base.fetches_convert else results[0]
         return finish(results) if block else future
@@ -358,6 +369,7 @@ class Executor:
         outer = world()
         key = joined_by(on)
         found = self._replicas.get(key)
+        # The process group was made anew, and compilations are bound to the old one's transports.
         if found is None or found.outer is not outer:
             if found is not None:
                 found.close()
@@ -429,6 +441,7 @@ class Executor:
                 family=cache.family(key),
                 room=key.table_rows,
             )
+            # One process for all: they may share the file system.
             if not rank:
                 write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
             devices = [key.device] if replicas is None else replicas.devices
@@ -445,6 +458,7 @@ class Executor:
         if recorder is not None:
             recorder.add("compile", "compile", start_ns)
         for observe in observers:
+            # Observers look at a plan for these sizes, also where one for any size runs.
             observe(entry.compilation if entry.exact is None else entry.exact(), settings, scope, record)
         return entry, replicas
 

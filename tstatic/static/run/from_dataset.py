@@ -92,6 +92,7 @@ def run_batches(
     batches = dataset.batches()
     try:
         for number, feed in enumerate(batches, 1):
+            # Nested: what the handler watches comes after the user's own.
             values = run(feed, [[] if fetch_list is None else fetch_list, *watched.values()])
             if names and number % print_period == 0:
                 print(_report(number, labels, values), flush=True)
@@ -109,6 +110,7 @@ def _report(number: int, labels: Sequence[str], values: Sequence[Any]) -> str:
     parts = [f"time: [{time.strftime('%Y-%m-%d %H:%M:%S')}]", f"batch: [{number}]"]
     for label, value in zip(labels, values, strict=False):
         array = np.ravel(np.asarray(value))
+        # Kind V: numpy has no bfloat16, and that of ml_dtypes counts as void.
         form = "g" if array.dtype.kind in "fV" else "d"
         parts.append(f"{label}[{array.size}]:[{' '.join(format(item, form) for item in array.tolist())}]")
     return ", ".join(parts)

@@ -49,6 +49,7 @@ class History:
         if self.last is None:
             return None
         key, count = self.last
+        # After what the user fetches come the row offsets of sequences.
         return list(key.fetch_list[0][:count])  # type: ignore[index]
 
     @property
@@ -81,6 +82,7 @@ class History:
 
     def seen(self, plan: Plan) -> Seen | None:
         """Returns what runs of an equal plan showed of the memory beside its arena; ``None`` before the first."""
+        # Plans that store values alike take the same memory, though each compilation makes its own objects.
         alike = (s.seen for s in self.sessions if s.plan.storage == plan.storage)
         return max(
             (one for one in alike if one is not None), key=lambda one: (one.outside, len(one.beside)), default=None
@@ -95,6 +97,7 @@ class History:
     def ran(self, entry: Bound, drop_every: int) -> None:
         """Records a run; after every ``drop_every`` runs releases the memory of temporaries."""
         self.runs += 1
+        # Most runs repeat the last compilation, whose sessions are known.
         if self.counted is not entry.compilation:
             self.counted = entry.compilation
             self.sessions.update(entry.sessions)
@@ -111,9 +114,11 @@ class History:
     @property
     def in_use(self) -> PlansInUse:
         """How runs found their plans until now."""
+        # A session without memory was dropped together with its plan.
         kept = [session for session in list(self.sessions) if next(session.memories(), None) is not None]
         plans = {id(session.plan): session.plan for session in kept}
         nbytes = sum(map(plan_bytes, plans.values())) + sum(map(session_bytes, kept))
+        # A compilation whose run failed is counted, too.
         return PlansInUse(max(self.runs, self.compiled), self.compiled, self.again, len(plans), nbytes)
 
 

@@ -81,6 +81,7 @@ class ParallelExecutor:
                 build.trainer_id = trainer_id
         if share_vars_from is not None and scope is not None and scope is not share_vars_from._scope:
             warn_once(("scope ignored", id(self)), "share_vars_from is set, scope is ignored.")
+        # Shared variables lie in the other's scope, so that one given here has no say.
         self._scope = share_vars_from._scope if share_vars_from is not None else scope or global_scope()
         self._place = places.CUDAPlace(0) if use_cuda else places.CPUPlace()
         self._program = main_program if main_program is not None else default_main_program()

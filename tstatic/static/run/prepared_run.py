@@ -94,6 +94,7 @@ class PreparedRun:
 
     def queue(self) -> Step:
         """Runs without waiting for the device, where that is possible; the step has the results, or the error."""
+        # As in `execute`: the plan is bound to the storage of the first replica alone.
         if self.scope.parted.others and self.replicas is None:
             self.scope._join(self.entry.compilation.touched[0])
         single = self.replicas is None and self.settings.numerics is None and self.settings.iterations == 1
@@ -132,6 +133,7 @@ class PreparedRun:
             _fusion.warning("%s; its next way is tried: %s", error.what, error.received)
             self.entry, self.replicas = self.compile_again(self.replicas, own=True)
             refusals = self.entry.compilation.first.device.refusals
+            # A plan for which the device refused nothing new would fail in the same way again.
             if len(refusals) == known:
                 raise error
             known = len(refusals)

@@ -91,6 +91,7 @@ class BuildStrategy(Strategy):
 
         AllReduce = 0
         Reduce = 1
+        # Paddle's name for replicas that exchange no gradients.
         _NoReduce = 2
 
     class GradientScaleStrategy(_Choice):
@@ -200,6 +201,7 @@ class BuildStrategy(Strategy):
     )
     fuse_bn_act_ops = fusion("1.7", "Fuses batch norm with the activation after it, forward and backward.")
     enable_auto_fusion = fusion("1.8", "Finds groups of elementwise ops and generates one kernel for each.")
+    # The only fusion that Paddle turns on by default.
     fuse_bn_add_act_ops = fusion(
         "2.0", "Fuses batch norm, the add of a residual and the activation after it, forward and backward.", default=True,
     )
@@ -252,6 +254,7 @@ class BuildStrategy(Strategy):
             StrategyValueError: ``trainer_id`` is not among ``num_trainers`` or ``trainers_endpoints``.
             StrategyTypeError: A list or set was changed in place and now holds something that is not a str.
         """
+        # Reads all values again, and so finds a list or set that was changed in place.
         self.key()
         count = max(self.num_trainers, len(self.trainers_endpoints))
         if self.trainer_id > 0 and self.trainer_id >= count:
@@ -265,6 +268,7 @@ class BuildStrategy(Strategy):
     def _finalize_strategy_and_create_passes(self) -> None:
         """Checks the strategy and freezes the properties that decide which passes run."""
         self.check()
+        # Past `__setattr__`, which takes properties only.
         object.__setattr__(self, "_finalized", True)
 
     def _clear_finalized(self) -> None:

@@ -184,6 +184,7 @@ class Property(Generic[T]):
     @overload
     def __get__(self, strategy: Strategy, owner: type) -> T: ...
     def __get__(self, strategy: Strategy | None, owner: type) -> Property[T] | T:
+        # On the class it is the record itself, which `help` shows.
         if strategy is None:
             return self
         value: T = strategy._values[self.name]
@@ -247,6 +248,7 @@ class Strategy:
     _key: tuple[tuple[tuple[Any, tuple[Any, ...]], ...], tuple[Hashable, ...]] | None
 
     def __init_subclass__(cls) -> None:
+        # Those of the base class come first; a subclass that replaces one leaves it in its place.
         cls._table = cls._table | {name: item for name, item in vars(cls).items() if isinstance(item, Property)}
 
     def __init__(self) -> None:
@@ -277,6 +279,7 @@ class Strategy:
         if self._key is not None:
             lists, values = self._key
             for live, was in lists:
+                # A set that was not changed gives its items in the same order.
                 if tuple(live) != was:
                     break
             else:
@@ -339,10 +342,13 @@ class Strategy:
         return {"values": self._copied(), "finalized": self._finalized}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        # A pickle of an older release lacks newer properties, which then have their defaults.
         Strategy.__init__(self)
         for name, value in state["values"].items():
+            # `__init__` has left such choices open.
             if value is not None:
                 setattr(self, name, value)
+        # Last: a finalized strategy would refuse its own values.
         object.__setattr__(self, "_finalized", bool(state["finalized"]))
 
     def __repr__(self) -> str:

@@ -54,10 +54,12 @@ _INTEGER_TOO = frozenset(
 )
 """Functions whose kernel form is right for integers; comparisons and logic are, too."""
 _LOGIC = ("both", "either", "invert", "differ")
+# Characters of a text that stays inside of others: a longer one gets a line and a name, so that people can read the kernel.
 _LONG = 60
 # All but printable ASCII without quotes and backslashes.
 _UNSAFE = re.compile(r"[^ !#-&(-\[\]-~]")
 _COLUMN = Node("var", value=COLUMN)
+# As expressions write it: erf(x) + 1 is one function, since erf rounded to float32 keeps few digits of the sum near -1.
 _ONE = Node("const", value=1)
 
 

@@ -59,6 +59,7 @@ class Tail:
         if self.stores:
             found.append(KernelParameter(f"{self.prefix}out", "pointer", TYPES[p.dtype.name], p.out))
         if self.group is not None:
+            # The tile is an argument, and not read from memory.
             found += [q for q in pointers_of(self.group) if q.operand != self.value]
         return tuple(found)
 
@@ -105,6 +106,7 @@ class Tail:
         assert self.group is not None
         space = self.group.iteration_space
         for cut in range(len(space) + 1):
+            # The first that fits: sizes of 1 may stand on either side.
             if math.prod(space[:cut]) == self.product.rows and math.prod(space[cut:]) == self.product.columns:
                 return cut
         return None
@@ -131,6 +133,7 @@ class Tail:
             f"mask = (rows < {p.rows}) & (columns < {p.columns})",
             f"offsets = rows * {p.columns} + columns",
         ]
+        # What comes from memory is rounded already; a tile in registers is not.
         total = Typed("total", p.dtype.compute, p.dtype if p.dtype.is_low and not self.read else None)
         if self.stores:
             body.append(f"tl.store({self.prefix}out + offsets, {stored(total, p.dtype, used)}, mask=mask)")
@@ -141,6 +144,7 @@ class Tail:
         if self.group is not None:
             drawings = self.group.drawings
             eights: list[str] = []
+            # Halves of eight neighbours in a row are drawn together.
             if p.columns % 8 == 0 and drawings and all(one.operand.full for one in drawings):
                 body.append("eights = (block[1] * COLUMNS + 8 * tl.arange(0, COLUMNS // 8))[None, :]")
                 eights = [f"rows * {p.columns} + eights, columns, 8, False"] * len(drawings)
@@ -154,6 +158,7 @@ class Tail:
                     body.append(f"tl.store({operand.name} + offsets, {text}, mask=mask)")
                 else:
                     place = f"p_{operand.name} + block[0] * {p.columns} + columns"
+                    # Beyond the edges are numbers that must not count; a further launch adds the blocks' sums.
                     added = f"tl.sum(tl.where(mask, {value.text}, 0.0), 0)[None, :]"
                     body.append(f"tl.store({place}, {added}, mask=columns < {p.columns})")
         names = ", ".join(("total", "block", *(q.name for q in self.pointers)))

@@ -73,6 +73,7 @@ class Layout:
 
     def reshaped(self, shape: Shape) -> Layout | None:
         """Returns it in another shape of as many elements in the same order; ``None`` where no strides say that."""
+        # Along a size of 1 no step is ever made, whatever the stride.
         old = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
         strides: list[int] = []
         left = list(shape)
@@ -86,6 +87,7 @@ class Layout:
                     mine.append(old.pop(0))
                 else:
                     return None
+            # Dimensions that become one have to follow each other without gaps.
             if any(s != n * t for (_, s), (n, t) in pairwise(mine)):
                 return None
             step, found = mine[-1][1], list[int]()
@@ -93,6 +95,7 @@ class Layout:
                 found.append(step)
                 step *= n
             strides += reversed(found)
+        # What is left are sizes of 1.
         return replace(self, shape=shape, strides=(*strides, *(1 for _ in left)))
 
     def multiplied(self, factor: float) -> Layout | None:
@@ -114,6 +117,7 @@ def operand(op: FrozenOp) -> str | None:
         case "transpose2" | "split" | "unbind" | "unstack":
             entry = op.input("X")
         case "reshape2" | "slice":
+            # Shapes and bounds in tensors are known only when the program runs.
             first, *others = op.inputs
             entry = first if not any(e for e in others) else None
         case "scale":
@@ -176,6 +180,7 @@ def behind(op: FrozenOp, source: Layout, value: str, metas: Mapping[str, Meta]) 
             return source.entry(op.attrs["axis"], _position(op.outputs[0], value))
     axis, sizes = _sections(op, source.shape, metas)
     at = _position(op.outputs[0], value)
+    # Where a part in front has no known size, nobody can say where this one begins.
     return None if None in sizes[:at] else source.cut(axis, sum(n or 0 for n in sizes[:at]), metas[value].shape[axis])
 
 
@@ -187,6 +192,7 @@ def before(op: FrozenOp, result: Layout, value: str, metas: Mapping[str, Meta]) 
             return result.reshaped(shape)
         case "transpose2":
             order = [i % len(shape) for i in op.attrs["axis"]]
+            # The inverse order, as the result sees it.
             return result.permuted([order.index(i) for i in range(len(order))])
         case "scale":
             return result.multiplied(float(op.attrs["scale"]))
@@ -267,6 +273,7 @@ class Moved:
         self.reader: dict[str, FrozenOp] = {}
         for op in body:
             for value in op.contents():
+                # The first reader: a value that is moved has no other one in a match.
                 self.reader.setdefault(value, op)
         self._inside: set[int] = set()
         self._body = body

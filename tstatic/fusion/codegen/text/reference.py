@@ -35,7 +35,9 @@ _PLAIN = {"isnan": "np.isnan", "isinf": "np.isinf", "erf": "erf"}
 _ALONG = {"rsum": "sum", "rmax": "max", "csum": "sum", "cmean": "mean", "cvar": "var"}
 """Functions of a row or a channel, and numpy's along axes."""
 _LOGIC = ("both", "either", "invert", "differ")
+# Characters of a text that stays inside of others, as in kernels (`loops/lines.py`).
 _LONG = 60
+# Up to here float64 holds every whole number, so that such a number may be written as either.
 _EXACT_INTEGER = 1 << 53
 
 

@@ -441,6 +441,7 @@ def _ways(kernel: Kernel, parts: Parts) -> list[str]:
     ]
 
 
+# The interpreter's small chip, then the one that is planned for by default; others behind, in their order.
 _ORDER = {TINY.architecture: 0, DEFAULT_TARGET.architecture: 1}
 
 

@@ -91,6 +91,7 @@ def strip_sums(members: Sequence[StripSum], body: Sequence[FrozenOp]) -> Kernel:
     sizes = [(one.strips, one.kept) for one in members]
 
     def plan(target: Target) -> Launches:
+        # In memory and not as arguments, so that one launch adds any number of sums.
         table = Table(numbers=np.array(rows, np.int64).reshape(-1), text=f"blocks({first.columns})")
         values = tuple(v for one in members for v in (one.partials, one.result))
         places = Table(values, text='[memory[f"{n}{i}"] for i in range(len(SHAPES)) for n in "XY"]')
