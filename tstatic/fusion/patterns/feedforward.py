@@ -236,6 +236,7 @@ def _backward(view: View, second: int) -> Iterator[Proposal]:
     yield from one_shorter(view, found, ("sum1", "norm1", "sum2", "norm2"), _fused_gradient)
     found = without(found, "sum1", "norm1", "sum2", "norm2")
     if "dropout2" in found:
+        # Last, what stands between the products alone.
         found = without(found, "dropout2", "bias2")
         yield indices_of(found), partial(_fused_gradient, view, found)
 
@@ -256,6 +257,7 @@ def _gradient_core(view: View, second: int) -> Found | None:
         found["bias1"] = bias
         # Where the add's identity gradient is gone, the product reads what arrives.
         value = passed_on(view.ops[bias]) or value
+    # A product that reads the gradient as a factor is not the one: it has to arrive as the gradient of its result.
     first = next(
         (
             i

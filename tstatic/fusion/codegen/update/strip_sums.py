@@ -83,6 +83,7 @@ def strip_sums(members: Sequence[StripSum], body: Sequence[FrozenOp]) -> Kernel:
         body: The sums as ops.
     """
     first = members[0]
+    # Columns are shared out, strips are not: one program adds all strips of a column, always in the same order.
     rows = [
         (number, column, one.strips, one.kept)
         for number, one in enumerate(members)
