@@ -98,7 +98,7 @@ MOVED = {
     "fusion.codegen.row_blocks": "fusion.codegen.loops.row_blocks",
     "fusion.codegen.rows": "fusion.codegen.loops.rows",
     "fusion.codegen.script": "fusion.codegen.text.script",
-    "fusion.codegen.segments": "fusion.codegen.update.segments",
+    "fusion.codegen.segments": "fusion.codegen.update.segmenting",
     "fusion.codegen.square_sum": "fusion.codegen.update.square_sum",
     "fusion.codegen.strip_sums": "fusion.codegen.update.strip_sums",
     "fusion.codegen.sums": "fusion.codegen.loops.sums",

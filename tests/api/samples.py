@@ -1274,7 +1274,8 @@ SAMPLES |= {
         ),
     ),
     "tstatic.fluid.layers.yolo_box": Sample(
-        lambda: _answer(downsample_ratio=32), {"anchors": [[8, 9]], "class_num": [2, 1]}
+        lambda: _answer(downsample_ratio=32) | {"x": data((1, 8, 2, 2)), "iou_aware": True},
+        {"anchors": [[8, 9]], "class_num": [2, 1]}, more=(lambda: _answer(downsample_ratio=32),),
     ),
     "tstatic.static.nn.static_pylayer": Sample(
         lambda: {"forward_fn": lambda a: a * 2.0, "inputs": [data((2,))], "backward_fn": lambda g: g * 3.0},
@@ -1341,7 +1342,7 @@ SAMPLES |= {
     "tstatic.vision.ops.prior_box": SAMPLES["tstatic.fluid.layers.prior_box"],
     "tstatic.vision.ops.read_file": Sample(lambda: {"filename": "one.jpg"}, {"filename": ["two.jpg"]}),
     "tstatic.vision.ops.yolo_box": Sample(
-        lambda: _answer(downsample_ratio=32), {"anchors": [[8, 9]], "class_num": [2, 1]},
-        more=(lambda: _answer(downsample_ratio=32) | {"x": data((1, 8, 2, 2)), "iou_aware": True},),
+        lambda: _answer(downsample_ratio=32) | {"x": data((1, 8, 2, 2)), "iou_aware": True},
+        {"anchors": [[8, 9]], "class_num": [2, 1]}, more=(lambda: _answer(downsample_ratio=32),),
     ),
 }  # fmt: skip

@@ -28,7 +28,7 @@ def _made(folder: Path) -> Any:
     (folder / "comm").mkdir()
     names: dict[str, Any] = {}
     for name, text in {
-        "comm/rendezvous/door.py": "def door():\n    inner()\n    inner()\n    return work()\n",
+        "comm/door.py": "def door():\n    inner()\n    inner()\n    return work()\n",
         "inner.py": "def inner():\n    return 1\ndef work():\n    return inner()\n",
     }.items():
         exec(compile(text, str(folder / name), "exec"), names)
@@ -44,13 +44,9 @@ def test_a_walk_begins_at_its_door_and_ends_before_its_work(tmp_path: Path) -> N
     names["inner"]()
     names["door"]()
     seen.active = False
-    assert seen.walks == [["comm/rendezvous/door.py:door", "inner.py:inner", "inner.py:inner"]]
+    assert seen.walks == [["comm/door.py:door", "inner.py:inner", "inner.py:inner"]]
     found = walks.counted(seen.walks[0])
-    assert (found["calls"], found["files"], found["packages"]) == (
-        3,
-        ["comm/rendezvous/door.py", "inner.py"],
-        [".", "comm"],
-    )
+    assert (found["calls"], found["files"], found["packages"]) == (3, ["comm/door.py", "inner.py"], [".", "comm"])
 
 
 def test_without_an_end_a_walk_ends_with_its_door_and_other_threads_have_their_own(tmp_path: Path) -> None:
@@ -63,7 +59,7 @@ def test_without_an_end_a_walk_ends_with_its_door_and_other_threads_have_their_o
     names["door"]()
     names["work"]()
     seen.active = False
-    walk = ["comm/rendezvous/door.py:door", "inner.py:inner", "inner.py:inner", "inner.py:work", "inner.py:inner"]
+    walk = ["comm/door.py:door", "inner.py:inner", "inner.py:inner", "inner.py:work", "inner.py:inner"]
     assert seen.walks == [walk, walk]
 
 

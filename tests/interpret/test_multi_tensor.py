@@ -19,7 +19,7 @@ from tstatic.errors import FeedTypeError
 from tstatic.fusion.codegen.kernel import STOPPED, Kernel
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.update import update_kernel
-from tstatic.fusion.codegen.update.segments import segments
+from tstatic.fusion.codegen.update.segmenting import segments
 from tstatic.fusion.codegen.update.square_sum import square_sum_kernel
 from tstatic.fusion.engine import cache
 from tstatic.ir.evaluate import meta_of

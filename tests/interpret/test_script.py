@@ -28,7 +28,7 @@ from tests.interpret.test_composite import made as composite
 from tstatic import static
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.codegen.update.segments import HELPER, segments
+from tstatic.fusion.codegen.update.segmenting import HELPER, segments
 from tstatic.target import DEFAULT_TARGET, TINY
 
 F = paddle.nn.functional

@@ -286,6 +286,11 @@ NO_GRADIENT: dict[str, str] = {
     "static.gradients": "its results are gradients themselves; their values are compared",
     "static.append_backward": "its results are gradients themselves; their values are compared",
     **_each("", "argsort fluid.layers.ctc_greedy_decoder", "the result is indices: whole numbers"),
+    **_each(
+        "",
+        "fluid.layers.box_coder fluid.layers.yolo_box vision.ops.box_coder vision.ops.yolo_box",
+        "boxes are answers, in Paddle without a gradient; ours is stopped, too",
+    ),
     "fluid.layers.distribute_fpn_proposals": "boxes are sorted onto levels on the host; Paddle 1.8.5 has no gradient of it",
     "fluid.layers.eye": "made of Python numbers: nothing to differentiate",
     "full": "a value that is fed has no gradient in Paddle: fill_constant has none",

@@ -1,6 +1,6 @@
 """Many optimizer updates of one rule as one launch: programs look up which tensor, and which part of it, is theirs.
 
-* ``segments``  many tensors as blocks of one launch
+* ``segmenting``  many tensors as blocks of one launch
 * ``square_sum``  the sum of squares of many tensors, for clipping
 * ``strip_sums``  partial sums of many kernels, added by one launch
 """
@@ -27,7 +27,7 @@ from tstatic.fusion.codegen.loops.lines import LANGUAGE, TYPES, Typed, Writer, n
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.text.emit import as_kernel, function, stored
 from tstatic.fusion.codegen.text.script import Parts, bounds, entry, script
-from tstatic.fusion.codegen.update.segments import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
+from tstatic.fusion.codegen.update.segmenting import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
 from tstatic.ir.expr import Node
 from tstatic.ir.formula import to_python
 from tstatic.ir.frozen import FrozenOp

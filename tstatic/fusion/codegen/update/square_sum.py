@@ -26,7 +26,7 @@ from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, LoopNest,
 from tstatic.fusion.codegen.text.emit import as_kernel, function, loaded, stored
 from tstatic.fusion.codegen.text.reference import NoNameError, Reference
 from tstatic.fusion.codegen.text.script import Parts, bounds, entry, script, wrapped
-from tstatic.fusion.codegen.update.segments import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
+from tstatic.fusion.codegen.update.segmenting import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target

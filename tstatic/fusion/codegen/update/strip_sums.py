@@ -21,7 +21,7 @@ from tstatic.fusion.codegen.loops import sums
 from tstatic.fusion.codegen.loops.lines import LANGUAGE, nested
 from tstatic.fusion.codegen.text.emit import as_kernel, function
 from tstatic.fusion.codegen.text.script import Parts, entry, script, wrapped
-from tstatic.fusion.codegen.update.segments import ADDRESSES, BLOCKS, TABLES
+from tstatic.fusion.codegen.update.segmenting import ADDRESSES, BLOCKS, TABLES
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
 from tstatic.target import Target
