@@ -1137,9 +1137,15 @@ def _number(name: str = "number") -> Any:
     return data((1,), "int32", name)
 
 
-def _answer(**more: Any) -> dict[str, Any]:
+def _answer(channels: int = 7, **more: Any) -> dict[str, Any]:
     size = data((1, 2), "int32", "size")
-    return {"x": data((1, 7, 2, 2)), "img_size": size, "anchors": [10, 12], "class_num": 2, "conf_thresh": 0.1} | more
+    return {
+        "x": data((1, channels, 2, 2)),
+        "img_size": size,
+        "anchors": [10, 12],
+        "class_num": 2,
+        "conf_thresh": 0.1,
+    } | more
 
 
 SAMPLES |= {
@@ -1274,7 +1280,7 @@ SAMPLES |= {
         ),
     ),
     "tstatic.fluid.layers.yolo_box": Sample(
-        lambda: _answer(downsample_ratio=32) | {"x": data((1, 8, 2, 2)), "iou_aware": True},
+        lambda: _answer(8, downsample_ratio=32, iou_aware=True),
         {"anchors": [[8, 9]], "class_num": [2, 1]}, more=(lambda: _answer(downsample_ratio=32),),
     ),
     "tstatic.static.nn.static_pylayer": Sample(
@@ -1342,7 +1348,7 @@ SAMPLES |= {
     "tstatic.vision.ops.prior_box": SAMPLES["tstatic.fluid.layers.prior_box"],
     "tstatic.vision.ops.read_file": Sample(lambda: {"filename": "one.jpg"}, {"filename": ["two.jpg"]}),
     "tstatic.vision.ops.yolo_box": Sample(
-        lambda: _answer(downsample_ratio=32) | {"x": data((1, 8, 2, 2)), "iou_aware": True},
+        lambda: _answer(8, downsample_ratio=32, iou_aware=True),
         {"anchors": [[8, 9]], "class_num": [2, 1]}, more=(lambda: _answer(downsample_ratio=32),),
     ),
 }  # fmt: skip
