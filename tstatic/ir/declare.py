@@ -161,7 +161,7 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
     # Unknown sizes and 0 left out: the others alone may be too large.
     if numel([s for s in done if s > 0]) > MAX_ELEMENTS:
         what = f"the shape in {function} has more elements than can be addressed"
-        raise wrong(ShapeError, what, "fewer than 2**62 elements", repr(shape), "check the sizes")
+        raise wrong(ShapeError, what, "fewer than 2**60 elements", repr(shape), "check the sizes")
     return tuple(done)
 
 

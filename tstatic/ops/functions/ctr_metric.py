@@ -24,7 +24,7 @@ def ctr_metric_bundle(
 ) -> tuple[Variable, Variable, Variable, Variable, Variable, Variable]:
     """Adds up what metrics of click-through rates are made of, over all batches since the startup program ran.
 
-    Divided by the number of samples, the first two are the squares of RMSE and MAE, the third the predicted rate.
+    Divided by the number of samples, the first is the square of RMSE, the second MAE, the third the predicted rate.
 
     Args:
         input: Predicted probabilities ``[batch, 1]``; floats.

@@ -185,7 +185,7 @@ def fetch_names(fetch_list: Any) -> tuple[list[str], list[Operator]]:
             else:
                 # Reversed, since the stack gives its last item first: names keep their order.
                 stack.extend(reversed(item))
-        elif item is not None or fetch_list is not None:
+        else:
             raise FeedTypeError(
                 f"The item in fetch_list should be str, variable or optimize_op, but received {type(item).__name__}.",
                 expected="a Variable, its name, or what minimize returned",
