@@ -51,7 +51,7 @@ NO_FILES = {
     "tstatic run": "runs a script", "tstatic profile": "runs a program, and writes a recording",
     "tstatic compile": "writes kernels", "tstatic bench": "measures, and writes results",
     "tstatic compare": "compares results, whose reader is in the list", "tstatic doctor": "asks the machine",
-    "tstatic selftest": "runs programs of its own",
+    "tstatic selftest": "runs programs of its own", "tstatic op": "shows the library's own operators",
 }  # fmt: skip
 """Names that read no file, or that do more than reading, and why."""
 
