@@ -172,6 +172,7 @@ class Explanation:
     saved: tuple[Saving, ...] = ()
     possible: tuple[Saving, ...] = ()
     verbose: bool = False
+    # `compare=False`: functions and times differ between explanations that say the same.
     _name: Callable[[Sequence[OpInfo]], str] = field(default=joined, repr=False, compare=False)
     _off: Callable[[], tuple[OffSwitch, ...]] = field(default=tuple, repr=False, compare=False)
     _why: Callable[[str, str], FusionAnswer] | None = field(default=None, repr=False, compare=False)
@@ -424,6 +425,7 @@ def _by_library(e: Explanation) -> list[str]:
     counts: Counter[str] = Counter()
     for kernel in e.kernels:
         launches = kernel.plan(DEFAULT_TARGET).launches
+        # Once for each kernel, whose forward and backward products are of one type.
         for name in {one.dtype.name for one in launches if isinstance(one, LibraryProduct) and one.batched}:
             counts[name] += len(launches)
     remedy = {"float32": "FLAGS_allow_tf32, or 16 bits, make"}
@@ -449,6 +451,7 @@ def _made(e: Explanation) -> list[str]:
     shown = [*ranked[:MOST_FUSIONS], *rewritings]
     for kind in shown:
         row = kinds[kind]
+        # The one that saves most is the example.
         first = e.applied[max(row, key=lambda i: e.saved[i].nbytes if e.saved else 0)]
         memory = sum(e.saved[i].memory for i in row) if e.saved else 0
         less = f", {size(memory)} less alive at the peak" if memory else ""
@@ -531,7 +534,7 @@ def _everything(e: Explanation) -> list[str]:
         lines += ["Mixed precision", *(f"  {one}{_at(one.where, 2)}" for one in e.precision)]
     if e.on_host:
         lines += ["On the host", *(f"  {one}{_at(one.op.where, 2)}" for one in e.on_host)]
-    if len(e.graphs) > 1 or e.outside_graphs:
+    if len(e.graphs) > 1 or e.outside_graphs:  # one graph is the whole program
         lines += ["Graphs", *(f"  {one}" for one in e.graphs)]
     if e.outside_graphs:
         lines += ["Outside of graphs", *(f"  {one}{_at(one.op.where, 2)}" for one in e.outside_graphs)]

@@ -75,6 +75,7 @@ def convert_to_mixed_precision(
     scope, executor = Scope(), Executor(CPUPlace())
     with scope_guard(scope):
         program, names, results = loaded(Config(model_file, params_file), scope, executor)
+        # From before the rewriting, which may leave results in 16 bits.
         types = [var.dtype for var in results]
         low = cast_model_to_fp16(program, lists, use_fp16_guard=False, dest_type=dtype)
         cast_parameters_to_fp16(CPUPlace(), program, scope, low, dtype)

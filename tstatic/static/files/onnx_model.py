@@ -61,6 +61,7 @@ def model_of(
         nodes.append(made)
     used = {n for node in g.nodes for n in node.inputs}
     constants = [
+        # `ascontiguousarray` gives a number one axis, which `reshape` takes away.
         numpy_helper.from_array(np.ascontiguousarray(a).reshape(a.shape), names.get(n, n))
         for n, a in g.constants.items()
         if n in used
