@@ -186,6 +186,7 @@ def packed(array: np.ndarray[Any, Any]) -> tuple[Any, ...] | bytes:
     # A few numbers stay readable in the program's text; more of them are smaller as bytes.
     if array.size <= 64 and finite and array.dtype.kind != "c":
         return tuple(array.ravel().tolist())
+    # Saved programs are read on machines of either byte order.
     little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
     return np.ascontiguousarray(little).tobytes()
 

@@ -363,7 +363,7 @@ class Block(NotedAttributes):
 
     def _insert_op(self, index: int, **kwargs: Any) -> Operator:
         op = self.append_op(**kwargs)
-        self.ops.pop()
+        self.ops.pop()  # `append_op` checks and counts it, at the end
         self.ops.insert(index, op)
         return op
 
@@ -387,7 +387,7 @@ class Block(NotedAttributes):
         var = self.var(old)
         self.vars = NotedDict((new if n == old else n, v) for n, v in self.vars.items())
         var.name = new
-        for other in self.vars.values():
+        for other in self.vars.values():  # their offsets are variables, too
             other.lod = tuple(new if n == old else n for n in other.lod)
         for op in self.ops:
             op._rename_input(old, new)

@@ -52,6 +52,7 @@ class PlaceType(IntEnum):
     CPU = 0
     GPU = 1
     XPU = 2
+    # 3 was the NPU of earlier releases of Paddle.
     CUSTOM = 4
 
 
