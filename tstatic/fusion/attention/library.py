@@ -209,6 +209,7 @@ class LibraryWay:
                 [
                     *self._block("start"),
                     "peak = tl.maximum(top, tl.max(s, 1))",
+                    # A row without scores has none to subtract: -inf less -inf is NaN.
                     'shift = tl.where(peak == float("-inf"), 0.0, peak)',
                     "total = total * tl.exp(top - shift) + tl.sum(tl.exp(s - shift[:, None]), 1)",
                     "top = peak",
