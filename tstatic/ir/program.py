@@ -343,7 +343,7 @@ class Block(NotedAttributes):
         kwargs.update({key: value for key, value in (("shape", shape), ("dtype", dtype)) if value is not None})
         parameter = hooks.create_parameter(self.program, **kwargs)
         written = (name for op in self.program.global_block().ops for name in op.output_arg_names)
-        if parameter.initializer is not None and parameter.name not in written:
+        if parameter.initializer is not None and parameter.name not in written:  # one that layers share has its op
             parameter.initializer(parameter, self)
         return parameter  # type: ignore[no-any-return]
 

@@ -397,6 +397,7 @@ def _set_properties(e: Explanation) -> list[str]:
     """Returns lines of the switches that are on with how often each acted, and of the other properties that were set."""
     given = [v for v in e.verdicts if v.given and v.value != v.default]
     times = Counter(a.switch for a in e.applied)
+    # The busiest first: long lists are cut at the end.
     switches = sorted((v for v in given if v.value is True), key=lambda v: -times[v.name])
     others = [f"{v.name} = {plain(v.value)!r} ({v.status})" for v in given if v.value is not True]
     acted = [f"{v.name} ({times[v.name]})" for v in switches if times[v.name]]

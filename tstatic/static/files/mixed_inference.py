@@ -84,4 +84,5 @@ def convert_to_mixed_precision(
         feeds = [program.global_block().var(name) for name in names]
         save_to_file(mixed_model_file, serialize_program(feeds, results, program=program))
         values = serialize_persistables(feeds, results, executor, program=program)
+        # A model without variables has none, and its file is empty.
         save_to_file(mixed_params_file, values or b"")

@@ -74,5 +74,6 @@ def model_of(
         producer_name="tstatic",
         producer_version=version.__version__,
     )
+    # Raises here what a runtime would refuse later.
     onnx.checker.check_model(model)
     return model

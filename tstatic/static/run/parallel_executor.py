@@ -150,6 +150,7 @@ class ParallelExecutor:
             ProgramError: If the program has not run yet.
         """
         _, settings = settings_of(self._compiled)
+        # One for each place and each plan that is kept.
         sessions = settings.history.sessions if settings.history is not None else ()
         if not sessions:
             raise ProgramError(
