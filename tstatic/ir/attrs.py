@@ -19,7 +19,7 @@ class _NoAttrs(dict[str, Any]):
     """An empty, hashable mapping: dataclasses take no other kind as a default."""
 
     def __hash__(self) -> int:  # type: ignore[override]
-        return 0
+        return 0  # all of them are empty, and so equal
 
 
 NO_ATTRS: Mapping[str, Any] = _NoAttrs()
@@ -240,6 +240,7 @@ def parse_slots(text: str) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
             match = _SLOT.match(item)
             assert match, f"bad slot {item!r} in {text!r}"
             name, marks = match.groups()
+            # What is intermediate may be left out, too.
             slots.append(Slot(name, "*" in marks, "?" in marks or "~" in marks, "~" in marks))
         return tuple(slots)
 

@@ -62,6 +62,7 @@ def composed(*types: str, in_files: bool = True) -> Callable[[F], F]:
         needed = frozenset(p.name for p in row if p.default is p.empty)
         for type in types:
             made = Composed(function, tuple(slots), many, attrs, needed, "outputs" in listed, in_files)
+            # One index serves all registries: with the prefix these are not taken for op definitions.
             COMPOSED.add(f"raw {type}", made)
         return function
 

@@ -480,6 +480,7 @@ def diff(node: Node, name: str) -> Node:
     """Differentiates an expression by one variable (chain rule over the functions' derivative texts)."""
     if node.op == "var":
         return ONE if node.value == name else ZERO
+    # Parts without the variable are not walked through: their derivatives would add up to 0.
     if node.op == "const" or name not in variables(node):
         return ZERO
     function = FUNCTIONS[node.op]

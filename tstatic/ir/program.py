@@ -431,9 +431,9 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
     """Whether fetched arrays convert to numbers: ``fluid`` built it; under ``as_paddle`` all programs, by the class."""
 
     def __init__(self) -> None:
-        self.uid = next(_ids)
+        self.uid = next(_ids)  # with the version a part of the keys of plans
         self.version = 0
-        self._last_version = 0
+        self._last_version = 0  # the largest until now: a refused call brings back an older version
         self.blocks: list[Block] = [Block(self, 0)]
         self.current_block_idx = 0
         self._seed = Program._first_seed

@@ -397,6 +397,7 @@ def load_program_state(
             get_logger().warning("%s: %d values are damaged: %s", one, len(lost), ", ".join(lost))
         found.update(read[one].tensors)
     origins = {one: origin_of_values(held.facts) for one, held in read.items()}
+    # The program's file is read in doubt only: its stamp tells which save is older.
     check_one_save(origins, lambda: [*data, _beside(path, MODEL_SUFFIX)], "load_program_state")
     names = {v.name for v in var_list} if var_list is not None else set(found)
     return {n: a for n, a in found.items() if n in names}
