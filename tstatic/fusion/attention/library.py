@@ -302,7 +302,7 @@ class LibraryWay:
             return []
         m, s = self.module, self.module.sizes
         each = s.rows * s.columns * m.dtype.itemsize
-        # The gradient of values needs weights alone, and none of theirs.
+        # The gradient of values needs the weights alone, and no gradient of theirs.
         buffers = 2 if self.through_scores else 1
         # Products write what the next launch reads: of the cache, a part is theirs.
         chosen = [*cuts(s.batch, max(1, target.l2_bytes // (2 * buffers * each)))]

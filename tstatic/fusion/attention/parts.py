@@ -261,7 +261,7 @@ class Inlined:
         # The batch is the same for a whole block: what it adds to an offset is one number.
         for cut in range(len(space) + 1):
             if math.prod(space[:cut]) == s.batches:
-                # The batches are the first axes: cut is where they end.
+                # The first axes are the batches, and `cut` is where they end.
                 inner = operand.dims[cut:]
                 text = coordinates(space[:cut], replace(operand, dims=operand.dims[:cut]), "batch") if cut else "batch"
                 if all(inner):

@@ -426,7 +426,7 @@ def _by_library(e: Explanation) -> list[str]:
     counts: Counter[str] = Counter()
     for kernel in e.kernels:
         launches = kernel.plan(DEFAULT_TARGET).launches
-        # Once for each kernel, whose forward and backward products are of one type.
+        # Once for each kernel: its products are all of one type.
         for name in {one.dtype.name for one in launches if isinstance(one, LibraryProduct) and one.batched}:
             counts[name] += len(launches)
     remedy = {"float32": "FLAGS_allow_tf32, or 16 bits, make"}

@@ -59,7 +59,7 @@ def properties(
     for strategy in (build, execution):
         for p in type(strategy).properties():
             value, reason = getattr(strategy, p.name), p.reason
-            # What the fusions did for this program is closer than the general sentence.
+            # What the fusions did for this program says more than the general sentence.
             if fusing is not None and p.name in fusing and strategy is build:
                 reason = _acted(p.name, bool(value), applied, refused, (idle or {}).get(p.name, ""))
             elif said is not None and strategy is build:

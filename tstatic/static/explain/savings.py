@@ -173,7 +173,7 @@ class Operators:
             stored = value in self.view.fetched or value in self.view.kept or not inside.issuperset(readers)
             if reading and not stored:
                 total += meta.nbytes
-        # One kernel in the place of as many.
+        # One kernel in place of several.
         return Saving(total, max(0, len(sets) - 1))
 
     def _readers(self, value: str) -> list[int]:

@@ -171,7 +171,7 @@ class BuildStrategy(Strategy):
         TEXT_SET, set(), "1.5", "rewrite", "Names the op types that may run through oneDNN.",
         no_effect("oneDNN is not used: CPU ops run through numpy."),
     )
-    # Of these three the default cannot be told from a value that was not set, so that it never contradicts the environment.
+    # 1 cannot be told from a value that was not set: it leaves all three properties to the environment.
     num_trainers = Property(
         check_int(1), 1, "1.4", "distributed", "Number of processes that train together.", active(TRAINERS.format("1")),
     )
