@@ -19,7 +19,7 @@ class _NoAttrs(dict[str, Any]):
     """An empty, hashable mapping: dataclasses take no other kind as a default."""
 
     def __hash__(self) -> int:  # type: ignore[override]
-        return 0
+        return 0  # all of them are empty, and so equal
 
 
 NO_ATTRS: Mapping[str, Any] = _NoAttrs()
@@ -186,6 +186,7 @@ def packed(array: np.ndarray[Any, Any]) -> tuple[Any, ...] | bytes:
     # A few numbers stay readable in the program's text; more of them are smaller as bytes.
     if array.size <= 64 and finite and array.dtype.kind != "c":
         return tuple(array.ravel().tolist())
+    # Saved programs are read on machines of either byte order.
     little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
     return np.ascontiguousarray(little).tobytes()
 
@@ -239,6 +240,7 @@ def parse_slots(text: str) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
             match = _SLOT.match(item)
             assert match, f"bad slot {item!r} in {text!r}"
             name, marks = match.groups()
+            # What is intermediate may be left out, too.
             slots.append(Slot(name, "*" in marks, "?" in marks or "~" in marks, "~" in marks))
         return tuple(slots)
 

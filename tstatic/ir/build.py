@@ -218,6 +218,7 @@ def _split_attrs(known: Container[str], attrs: Mapping[str, Any] | None) -> tupl
     own: dict[str, Any] = {}
     automatic: dict[str, Any] = {}
     for name, value in (attrs or NO_ATTRS).items():
+        # `fuse_relu`, `fuse_alpha` and their like are marks for Paddle's own kernels.
         if name in known or not (name in KERNEL_ATTRS or name.startswith("fuse_")):
             (automatic if name in AUTOMATIC else own)[name] = value
     return own, automatic
@@ -328,6 +329,7 @@ def append_op(
                 fix=f"pass {side} as a dict",
                 op=type,
             )
+    # Before the definition, which may lack slots or attributes that Paddle's op has.
     if (builder := composed_op(type, inputs, attrs or NO_ATTRS)) is not None:
         return _append_composed(block, type, builder, inputs, outputs, attrs, stop_gradient)
     try:
@@ -451,7 +453,7 @@ def _names_of(inputs: Mapping[str, Any]) -> str | None:
                 found.append(item.name)
             elif isinstance(item, str):
                 found.append(item)
-    return ", ".join(found[:6]) or None
+    return ", ".join(found[:6]) or None  # a concat may have hundreds
 
 
 # ----------------------------------------------------------------------------------------------------------------- emit
@@ -476,7 +478,7 @@ class LayerNamer:
     def temp_name(self) -> str:
         # Paddle names the results of operators and slicing directly (``tmp_3``, ``x_slice_0``).
         if self.prefix == "tmp" or self.prefix.endswith("_slice"):
-            name, self._name = self.name, None
+            name, self._name = self.name, None  # each result has a name of its own
             return name
         return names.generate(f"{self.name}.tmp")
 
@@ -539,6 +541,7 @@ class LayerNamer:
         made: dict[str, Any] = {}
         for name in order if order is not None else by_slot:
             meta = by_slot[name]
+            # `give_offsets` declares the row offsets.
             if meta is None or name in drop or name.endswith(LOD):
                 continue
             if name in given:

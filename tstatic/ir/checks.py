@@ -65,7 +65,7 @@ def with_shape(x: Shaped, arg: str) -> str:
 
 
 def _name(x: Shaped, arg: str) -> str:
-    return f"'{x.name}'" if hasattr(x, "name") else arg
+    return f"'{x.name}'" if hasattr(x, "name") else arg  # a Meta has none
 
 
 def _var(x: Shaped) -> str | None:
@@ -249,7 +249,7 @@ def check_not_empty(
     Raises:
         ShapeError: For an empty list.
     """
-    if len(items):
+    if len(items):  # arrays refuse to be true or false
         return items
     what, wanted = f"the list {subject(arg, function)} is empty", f"at least one {of}"
     raise _wrong_argument(error, what, wanted, "an empty list", f"pass {wanted} as '{arg}'", arg, function)
@@ -279,7 +279,7 @@ def check_length(
         return items
     wanted = f"{_either(accepted)} value{'s' * (tuple(accepted) != (1,))}"
     what, fix = f"{subject(arg, function)} has the wrong number of values", fix or f"pass {wanted} as '{arg}'"
-    received = f"{len(items)}: {list(items)!r}"[:200]
+    received = f"{len(items)}: {list(items)!r}"[:200]  # a list may hold thousands
     raise _wrong_argument(error, what, wanted + f", {why}" * bool(why), received, fix, arg, function)
 
 
@@ -516,7 +516,7 @@ def check_two_axes(axes: Sequence[Any], of: int | Shaped, arg: str = "axis", fun
         ShapeError: If there are not two, or they are not different axes of the value.
     """
     check_axes(check_length(axes, 2, arg, function, why="the axes of a plane"), of, arg, function)
-    first, second = (check_axis(axis, of, arg, function) for axis in axes)
+    first, second = (check_axis(axis, of, arg, function) for axis in axes)  # in the order given
     return first, second
 
 
@@ -534,7 +534,7 @@ def check_divisible(
     """
     if size == UNKNOWN:
         return UNKNOWN
-    if by < 1 or size % by:
+    if by < 1 or size % by:  # `%` by 0 would raise
         wrong = f"{what}{f' of {function}' * bool(function)} must be divisible by {divisor}"
         fix = fix or f"change {what} or {divisor}"
         raise _wrong_argument(error, wrong, f"a multiple of {divisor}={by}", size, fix, "", function)

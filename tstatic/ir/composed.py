@@ -55,12 +55,14 @@ def composed(*types: str, in_files: bool = True) -> Callable[[F], F]:
     def add(function: F) -> F:
         listed = inspect.signature(function).parameters
         row = [p for p in listed.values() if p.name != "outputs"]
+        # Annotations are texts: modules postpone their evaluation.
         slots = {p.name: "Sequence" in str(p.annotation) for p in row if p.kind is not p.KEYWORD_ONLY}
         attrs = tuple(p.name for p in row if p.kind is p.KEYWORD_ONLY)
         many = frozenset(name for name, listed in slots.items() if listed)
         needed = frozenset(p.name for p in row if p.default is p.empty)
         for type in types:
             made = Composed(function, tuple(slots), many, attrs, needed, "outputs" in listed, in_files)
+            # One index serves all registries: with the prefix these are not taken for op definitions.
             COMPOSED.add(f"raw {type}", made)
         return function
 
@@ -75,6 +77,7 @@ def composed_op(type: str, inputs: Collection[str], attrs: Collection[str]) -> C
     found = COMPOSED.find(f"raw {type}")
     if found is None or (definition := OPS.find(type)) is None:
         return found
+    # What the function lacks, too, is an error either way: the definition names it.
     lacking = ({*inputs} - {*definition.input_slots}) & {*found.slots} | ({*attrs} - {*definition.attrs}) & {
         *found.attrs
     }

@@ -249,6 +249,7 @@ def declare_offsets(var: Variable) -> None:
     block = var.block
     var.lod = tuple(offsets_name(var.name, level) for level in range(var.lod_level))
     for name in var.lod:
+        # Inputs too, since a LoDTensor brings its offsets along.
         block.vars[name] = Variable(
             block, name, (UNKNOWN,), int64, stop_gradient=True, is_data=True, need_check_feed=True, where=var.made_at
         )
@@ -358,6 +359,7 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
         )
     program = default_main_program()
     # Scopes nest: a prefix stands behind those around it.
+    # For this program alone: what is built in another one inside the block has no prefix.
     with NAME_SCOPE.inside(f"{NAME_SCOPE.get(program)}{prefix}/", program):
         yield
 
@@ -403,6 +405,7 @@ def device_guard(device: str | None = None) -> Iterator[None]:
     """
     text = "" if device is None else device
     kind, _, index = str(text).partition(":")
+    # 'npu' is among the names that Paddle takes.
     if kind not in ("", "cpu", "gpu", "npu") or (index and not index.isdigit()):
         raise ProgramError(
             "The Attr(device) should be 'cpu' 'npu' or 'gpu', and it can also be empty string or None when there is no need "

@@ -160,6 +160,7 @@ def allocate(metas: Sequence[Any]) -> list[Any]:
     def one(meta: Meta) -> Array:
         array: Array = np.empty(meta.shape, meta.dtype.np)
         if byte is not None:
+            # Flat first: an array without axes cannot be viewed as bytes.
             array.reshape(-1).view(np.uint8)[...] = byte
         return array
 

@@ -148,6 +148,7 @@ define("fma", None, lambda t, a, b, c: a * b + c, "b", "a", "1", expand="a * b +
 define("reciprocal", np.reciprocal, None, "-r * r", triton="1 / {a}", rounded="tl.div_rn(1.0, {a})")
 define("sin", np.sin, None, "cos(a)", triton="tl.sin({a})")
 define("cos", np.cos, None, "-sin(a)", triton="tl.cos({a})")
+# Triton's language has neither tan nor the inverse and hyperbolic functions: but for tanh they have no form in kernels.
 define("tan", np.tan, None, "1 + r * r")
 define("asin", np.arcsin, None, "1 / sqrt(1 - a * a)")
 define("acos", np.arccos, None, "-1 / sqrt(1 - a * a)")
@@ -479,6 +480,7 @@ def diff(node: Node, name: str) -> Node:
     """Differentiates an expression by one variable (chain rule over the functions' derivative texts)."""
     if node.op == "var":
         return ONE if node.value == name else ZERO
+    # Parts without the variable are not walked through: their derivatives would add up to 0.
     if node.op == "const" or name not in variables(node):
         return ZERO
     function = FUNCTIONS[node.op]

@@ -196,12 +196,13 @@ class _Frame:
 
     def __init__(self, block: Block, feeds: Iterable[str] = ()) -> None:
         self.block = block
+        # Version 0 of a fed variable has the variable's name.
         self.current: dict[str, str] = {n: n for n in feeds}
         self.versions: dict[str, int] = dict.fromkeys(self.current, 0)
         self.metas: dict[str, Meta] = {}
         self.names: dict[str, str] = {n: n for n in self.current}
         self.external: dict[str, str] = {}
-        self.written: dict[str, None] = {}
+        self.written: dict[str, None] = {}  # in the order of writing, which a set would lose
 
     def note(self, value: str, name: str) -> str:
         self.names[value] = name

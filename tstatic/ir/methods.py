@@ -23,5 +23,6 @@ def add_methods() -> None:
     """Gives the classes the methods that exist, loaded or not."""
     for prefix, owner in METHODS.items():
         for name in PUBLIC_API.below(prefix):
+            # A method that was loaded has replaced its `Method` already.
             if name not in vars(owner):
                 setattr(owner, name, Method(owner, f"{prefix}.{name}", name))

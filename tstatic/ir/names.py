@@ -33,6 +33,7 @@ class UniqueNameGenerator:
     def __call__(self, key: str) -> str:
         journal = HERE.journal
         with _counting:
+            # A key that cannot be hashed raises here, before a number is taken.
             try:
                 number = self.ids.get(key, 0)
             except TypeError:
@@ -72,6 +73,7 @@ class FreeNames(UniqueNameGenerator):
     def __init__(self, taken: Collection[str]) -> None:
         current = _generator.get()
         super().__init__(current.prefix)
+        # The same dict: names that are made later count on from these.
         self.ids = current.ids
         self.taken = taken
 
@@ -93,6 +95,7 @@ def generate(key: str) -> str:
     return _generator.get()(key)
 
 
+# Paddle ignores the key in eager mode only.
 generate_with_ignorable_key = generate
 
 

@@ -95,6 +95,7 @@ def translate(g: Graph, node: Node, named: Mapping[str, Value], out: DType) -> O
     Returns:
         The result in some type, or a number if the expression is one.
     """
+    # One function alone runs in the type that it is given; of several, each would round 16 bits once more.
     inner = any(a.args for a in node.args) or node.op in TEXTS or (node.op in FUNCTIONS and FUNCTIONS[node.op].expand)
     values = {n: g.wide(v) for n, v in named.items()} if inner else dict(named)
     return _Translation(g, out.compute, values).value(node)
@@ -139,6 +140,7 @@ class _Translation:
         elif not whole and name in FRACTIONS:
             text = FRACTIONS[name]
             a, b = self.alike(args)
+            # ONNX takes floats with `fmod` only, by which the remainder has the sign of the dividend.
             args = a, b, self.g("Mod", a, b, fmod=1)
         if text:
             return self.inside(text, args)

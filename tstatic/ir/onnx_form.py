@@ -68,6 +68,7 @@ def emit(
         for value in given if isinstance(given, list) else [given]:
             if value is not None and value.dtype.is_complex:
                 raise g.refuse(f"for complex values, as in '{slot.name}'")
+    # Forms read `outs`; names of what they make begin with `prefix`.
     g.outs, g.prefix = outs, name
     if definition.onnx is None:
         return _pointwise(g, definition, ins, attrs, outs)

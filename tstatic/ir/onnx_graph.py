@@ -157,6 +157,7 @@ class Graph:
         """Returns sizes of a value as a vector of int64: a constant if they are known, else computed when the model runs."""
         if x.dims is not None and all(s != UNKNOWN for s in x.dims[start:end]):
             return self.ints(x.dims[start:end])
+        # From 0 to the end is the default of `Shape`.
         return self("Shape", x, dtype=int64, start=start or None, end=end)
 
     def join(self, parts: Sequence[Value]) -> Value:

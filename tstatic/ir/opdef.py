@@ -462,7 +462,7 @@ class _Ops(Registry[OpDef]):
         # A backward op is registered with its forward op: if that one is there, no other module has to be searched.
         stem = type
         while self.find(stem) is None and isinstance(stem, str) and stem.endswith("_grad"):
-            stem = stem[:-5]
+            stem = stem[:-5]  # more than once for gradients of gradients
         return self.loaded[type] if stem in self.loaded else super().__getitem__(type)
 
 
@@ -498,7 +498,7 @@ def _complete_pointwise(definition: OpDef) -> OpDef:
     if definition.infer is None:
         changes["infer"] = same_as_first
     if definition.lod is None:
-        changes["lod"] = "*"
+        changes["lod"] = "*"  # rows stay in their places
     if len(definition.inputs) > 1:
         # Inputs that are broadcast have gradients that are summed.
         changes["uses_blas"] = True
@@ -525,7 +525,7 @@ def _derive(base: OpDef) -> OpDef | None:
     outs = {s.param: base.pointwise[s.name] for s in base.outputs if s.name in base.pointwise}
     names = [s for s in base.inputs if s.name not in base.shape_only]
     gradients = derive_gradient([s.param for s in base.inputs], outs, [s.param for s in names])
-    names = [s for s in names if gradients[s.param] != "0"]
+    names = [s for s in names if gradients[s.param] != "0"]  # the result does not depend on the others
     slots = ",".join(f"{s.name}{'?' * s.optional}" for s in base.inputs)
     slots += "," + ",".join(f"{s.name}{GRAD}" for s in base.outputs) + "->" + ",".join(f"{s.name}{GRAD}" for s in names)
     rule = GradOp(slots, pointwise={f"{s.name}{GRAD}": gradients[s.param] for s in names}, grad=DERIVE)

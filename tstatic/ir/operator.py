@@ -218,6 +218,7 @@ class OperatorBase:
         """Notes what fields are before they change, so that a refused call puts them back."""
         journal = HERE.journal
         if journal is not None:
+            # With the values as they are now.
             journal.extend((setattr, self, field, getattr(self, field)) for field in fields)
 
     @property
@@ -292,6 +293,7 @@ class OperatorBase:
             "op_namescope": f"/{self.namescope}",
             "op_callstack": [f"at {show(self.where)}"] if self.where else [],
             "op_device": self.device,
+            # Only Paddle's quantization sets it.
             "with_quant_attr": False,
         }
 
@@ -341,9 +343,11 @@ class OperatorBase:
             if spec is None:
                 raise unknown(NotFoundError, self.type, "attribute", name, self.definition.attrs, "see op.attr_names")
             self._attrs.put(name, spec.clean(self.type, name, value))
+        # Whatever the name was: plans are kept by the program's version.
         self._touch()
 
     def _rename_input(self, old: str, new: str) -> None:
+        # Through the setter, which notes the old names and touches the program.
         self.inputs = {s: tuple(new if n == old else n for n in names) for s, names in self.inputs.items()}
 
     def _rename_output(self, old: str, new: str) -> None:

@@ -343,7 +343,7 @@ class Block(NotedAttributes):
         kwargs.update({key: value for key, value in (("shape", shape), ("dtype", dtype)) if value is not None})
         parameter = hooks.create_parameter(self.program, **kwargs)
         written = (name for op in self.program.global_block().ops for name in op.output_arg_names)
-        if parameter.initializer is not None and parameter.name not in written:
+        if parameter.initializer is not None and parameter.name not in written:  # one that layers share has its op
             parameter.initializer(parameter, self)
         return parameter  # type: ignore[no-any-return]
 
@@ -363,7 +363,7 @@ class Block(NotedAttributes):
 
     def _insert_op(self, index: int, **kwargs: Any) -> Operator:
         op = self.append_op(**kwargs)
-        self.ops.pop()
+        self.ops.pop()  # `append_op` checks and counts it, at the end
         self.ops.insert(index, op)
         return op
 
@@ -387,7 +387,7 @@ class Block(NotedAttributes):
         var = self.var(old)
         self.vars = NotedDict((new if n == old else n, v) for n, v in self.vars.items())
         var.name = new
-        for other in self.vars.values():
+        for other in self.vars.values():  # their offsets are variables, too
             other.lod = tuple(new if n == old else n for n in other.lod)
         for op in self.ops:
             op._rename_input(old, new)
@@ -431,9 +431,9 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
     """Whether fetched arrays convert to numbers: ``fluid`` built it; under ``as_paddle`` all programs, by the class."""
 
     def __init__(self) -> None:
-        self.uid = next(_ids)
+        self.uid = next(_ids)  # with the version a part of the keys of plans
         self.version = 0
-        self._last_version = 0
+        self._last_version = 0  # the largest until now: a refused call brings back an older version
         self.blocks: list[Block] = [Block(self, 0)]
         self.current_block_idx = 0
         self._seed = Program._first_seed

@@ -144,6 +144,7 @@ class _Tape:
         if method == "__call__" and not given:
             self.add(_POSITIONAL.get(ufunc, ufunc), inputs, out, (*inputs, *out))
         elif method == "reduce" and set(given) <= {"axis"} and len(inputs) == 1:
+            # Array, axis, dtype, out: keywords would be parsed anew in each run.
             self.add(ufunc.reduce, inputs, out, (inputs[0], given.get("axis", 0), None, out[0]))
         else:
             raise NotRecordable(method)

@@ -179,6 +179,7 @@ class PlainRef(Ref):
         if self._takes_scratch:
             given["scratch"] = tuple(scratch)
         if self._recorded:
+            # The first run records its numpy calls.
             return [(Recording(self.function, (*ins, *outs), given), ())]
         # Bound once, so that runs pass no keywords.
         function = partial(self.function, **given) if given else self.function

@@ -53,6 +53,7 @@ class RngKey:
 def kernel_numbers(seed: int, run: int, place: int) -> np.ndarray[Any, Any]:
     """Returns what kernels that draw read of a step, int64 of [2]: the seed; the run count and the place's part of the key."""
     words = [seed & _WORD, (seed >> 32) & _WORD, run & _WORD, place * _MIX & _WORD]
+    # Little-endian, as GPUs are: kernels take the words apart again.
     return np.array(words, "<u4").view("<i8")
 
 

@@ -40,6 +40,7 @@ def add(a: Any, b: Any) -> Any:
     """Returns the sum of two gradients of one value."""
     if not isinstance(a, TensorArray):
         return a + b
+    # One may have grown further; what it alone has is taken as it is.
     length = max(len(a), len(b))
     rows = [[*one, *[None] * (length - len(one))] for one in (a, b)]
     return TensorArray(y if x is None else x if y is None else x + y for x, y in zip(*rows, strict=True))

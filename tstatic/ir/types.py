@@ -316,6 +316,7 @@ def broadcast_shapes(x: Shape, y: Shape) -> Shape:
         elif a == 1:
             out.append(b)
         elif a == UNKNOWN or b == UNKNOWN:
+            # An unknown size that meets a known one equals it, or is 1.
             out.append(max(a, b))
         else:
             raise ShapeError(

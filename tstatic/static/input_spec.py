@@ -118,6 +118,7 @@ class InputSpec:
         return isinstance(other, InputSpec) and self._key() == other._key()
 
     def __hash__(self) -> int:
+        # By content, which `batch` changes: a spec must stay as it is while it is a key.
         return hash(self._key())
 
 

@@ -48,6 +48,7 @@ def as_list(x: Any) -> list[Any]:
     """Returns a sequence as a list, ``None`` as an empty one, and anything else as the only entry."""
     if x is None:
         return []
+    # A str comes out as its characters, as in Paddle.
     return list(x) if isinstance(x, Sequence) else [x]
 
 
@@ -256,6 +257,7 @@ def as_lodtensor(data: Any, place: Place, dtype: Any = None) -> LoDTensor:
     Raises:
         FeedTypeError: If ``data`` is not an array and there is no ``dtype``, or it is a list of rows of different lengths.
     """
+    # Only checked: values stay on the host until they are fed.
     to_place(place)
     if not isinstance(data, np.ndarray):
         if dtype is None:
@@ -300,6 +302,7 @@ def get_places(device_count: int | None = None, device_type: str | None = None) 
         PlaceError: If there are fewer GPUs.
     """
     if device_type is not None and device_type.lower() in ("cuda", "gpu"):
+        # `cuda_places` takes the numbers of devices, not how many there are.
         return list(cuda_places(None if device_count is None else range(device_count)))
     return list(cpu_places(device_count))
 

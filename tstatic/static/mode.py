@@ -88,6 +88,7 @@ class no_grad(contextlib.ContextDecorator):
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # As in Paddle, `no_grad(f)(x)` calls f, and `no_grad()(f)` decorates it.
         if self._function is not None:
             with _stopped():
                 return self._function(*args, **kwargs)
@@ -124,9 +125,11 @@ class enable_grad(no_grad):
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Without the context of the base class, which stops gradients.
         return self._function(*args, **kwargs) if self._function is not None else super().__call__(*args, **kwargs)
 
     def __enter__(self) -> None:
+        # The base class leaves this one, too.
         self._context = contextlib.nullcontext()
 
 

@@ -226,8 +226,10 @@ def _attrs(view: View, found: Found) -> dict[str, object]:
         "pre_layer_norm": "norm1" in found,
         # The weight is a layer's, [inputs, 3 * outputs].
         "transpose_qkv_wb": True,
+        # [..., heads, rows, depth]; without an axis of heads there is one.
         "num_heads": heads[-3] if len(heads) > 3 else 1,
         "add_residual": "residual" in found,
+        # Paddle's mark of a block that is not cut over devices.
         "ring_id": -1,
     }
     for number, name in (("1", "epsilon"), ("2", "ln_epsilon")):
@@ -414,6 +416,7 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     drawn, adds, blocks = set[int](), set[int](), set[int]()
     for index in view.of_type("softmax"):
         forward = forward_of(view, index) if all(v in metas for v in view.ops[index].reads()) else None
+        # The block as it is once its gradient makes the weights again: the rewriting below brings that about.
         made, trained = _with_gradient(view, forward) if forward is not None else (None, False)
         if forward is None or made is None:
             continue

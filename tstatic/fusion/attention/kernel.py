@@ -104,6 +104,7 @@ class _Forward(AttentionModule):
             self.store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:
+            # In float64: beside a large score float32 has too few digits for the logarithm.
             text = f"top.to(tl.float64) + (tl.log(total){self.stretched('top')}).to(tl.float64)"
             if self.powers:
                 # What the powers have less, as it was rounded.

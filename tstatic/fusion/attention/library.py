@@ -209,6 +209,7 @@ class LibraryWay:
                 [
                     *self._block("start"),
                     "peak = tl.maximum(top, tl.max(s, 1))",
+                    # A row without scores has none to subtract: -inf less -inf is NaN.
                     'shift = tl.where(peak == float("-inf"), 0.0, peak)',
                     "total = total * tl.exp(top - shift) + tl.sum(tl.exp(s - shift[:, None]), 1)",
                     "top = peak",
@@ -301,6 +302,7 @@ class LibraryWay:
             return []
         m, s = self.module, self.module.sizes
         each = s.rows * s.columns * m.dtype.itemsize
+        # The gradient of values needs the weights alone, and no gradient of theirs.
         buffers = 2 if self.through_scores else 1
         # Products write what the next launch reads: of the cache, a part is theirs.
         chosen = [*cuts(s.batch, max(1, target.l2_bytes // (2 * buffers * each)))]

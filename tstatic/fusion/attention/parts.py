@@ -165,6 +165,7 @@ def sizes_of(product: FrozenOp, mixed: FrozenOp, metas: Mapping[str, Meta]) -> S
     q, k, v = (metas[one(e)].shape for e in (product.input("X"), product.input("Y"), mixed.input("Y")))
     if product.attrs["trans_x"] or not product.attrs["trans_y"] or mixed.attrs["trans_x"] or mixed.attrs["trans_y"]:
         raise CodegenUnsupported("ATTRIBUTE", "the products of an attention are q @ k' and weights @ v", product)
+    # Sizes below are counted from the end, and a vector has no second one.
     if min(len(q), len(k), len(v)) < 2:
         raise CodegenUnsupported("NOT_A_MATRIX", "an operand of the attention is a vector", product)
     batch = q[:-2]
@@ -190,6 +191,7 @@ def check_types(product: FrozenOp, softmax: FrozenOp, mixed: FrozenOp, metas: Ma
     if not q == k == v:
         names = ", ".join(dtype.name for dtype in (q, k, v))
         raise CodegenUnsupported("NO_KERNEL_FORM", f"queries, keys and values have several types: {names}", product)
+    # Scores go to the softmax without leaving registers, and so in the type of their sums.
     if weights.compute != q.compute:
         reason = f"the softmax is of {weights.name}, the products are added up in {q.compute.name}"
         raise CodegenUnsupported("NO_KERNEL_FORM", reason, softmax)
@@ -220,6 +222,7 @@ class Inlined:
         self.group: LoopNest | None = None
         if ops:
             group = build(ops, metas, [result])
+            # An operator of other sizes has elements that are in no block of scores.
             space = math.prod(group.iteration_space)
             if group.inner is not None or group.summed or space != sizes.batches * sizes.rows * sizes.columns:
                 raise CodegenUnsupported("SHAPE_MISMATCH", "an operator is not one per element of the scores", ops[0])
@@ -258,6 +261,7 @@ class Inlined:
         # The batch is the same for a whole block: what it adds to an offset is one number.
         for cut in range(len(space) + 1):
             if math.prod(space[:cut]) == s.batches:
+                # The first axes are the batches, and `cut` is where they end.
                 inner = operand.dims[cut:]
                 text = coordinates(space[:cut], replace(operand, dims=operand.dims[:cut]), "batch") if cut else "batch"
                 if all(inner):
@@ -317,6 +321,7 @@ def fitting_result(
     name = f"{result.value}@FITTING"
     forward = op_def("matmul_v2")
     ins = {"X": mixed.input("X"), "Y": mixed.input("Y")}
+    # The forward product again, over the weights that the gradient's module makes: their result has to be the saved one.
     made = replace(
         mixed, definition=forward, inputs=tuple(ins.get(s.name) for s in forward.inputs), outputs=(name,),
         attrs=forward.complete({"trans_x": False, "trans_y": False}),

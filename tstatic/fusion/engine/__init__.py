@@ -287,6 +287,7 @@ def _candidates(fusion: Fusion, view: View) -> Iterator[tuple[tuple[int, ...], C
         return
     assert fusion.fuse is not None
     found: dict[tuple[int, ...], Match] = {}
+    # Of two patterns that match the same ops the first counts; else matches are tried in the order of their ops.
     for function in fusion.patterns:
         for match in find(Pattern(function), view):
             found.setdefault(match.indices, match)

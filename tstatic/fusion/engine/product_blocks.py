@@ -242,6 +242,7 @@ def passed_on(op: FrozenOp) -> str | None:
     """Returns the gradient of an add that equals what arrives: that of the operand that is not a bias."""
     vector = one(op.input("Y"))
     own = one(op.input("X"))
+    # If a value is added to itself, both gradients are equal.
     results = {own: output_of(op, f"X{GRAD}"), vector: output_of(op, f"Y{GRAD}")}
     return results[own]
 

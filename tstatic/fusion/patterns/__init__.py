@@ -32,6 +32,7 @@ from tstatic.fusion.patterns import (
 )
 
 FUSIONS = (
+    # Whole blocks first: an attention holds a dot-product attention, and both hold products with what is added to them.
     fused_attention.FUSION,
     feedforward.FUSION,
     dot_product_attention.FUSION,
@@ -46,6 +47,7 @@ FUSIONS = (
     gradient_norm.ALL,
     compiler.FUSION,
     auto.FUSION,
+    # First AdamW, which has a switch of its own; the other switch takes what is left.
     multi_tensor.ADAMW,
     multi_tensor.ALL,
 )

@@ -85,6 +85,7 @@ def _fuse(match: Match) -> Fused:
 FUSION = Fusion(
     "bn_add_act",
     "fuse_bn_add_act_ops",
+    # A sum precedes the activation's gradient, so that the longer match, which begins with it, is tried first.
     (norm_plus, plus_norm, summed_grad_of_norm_plus, summed_grad_of_plus_norm, grad_of_norm_plus, grad_of_plus_norm),
     _fuse,
     kernel=batch_norm_kernel,

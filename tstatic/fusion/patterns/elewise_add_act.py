@@ -16,6 +16,7 @@ from tstatic.ir.types import Meta
 def act_of_add(p: Pattern) -> Value:
     """``act(x + y)``."""
     add = p.op("add", "elementwise_add", X=p.value("x"), Y=p.value("y"))
+    # Paddle counts scale among the activations here.
     act = p.op("act", (*activations(), "scale"), X=add.Out)
     return act.Out
 
@@ -158,6 +159,7 @@ def _fuse(match: Match) -> Fused:
     inner_gradient = match.values.get("act.X@GRAD" if first else "add.Y@GRAD") or match.values.get("act.Out")
     outputs = {"X@GRAD": one(add.output("X@GRAD")), "Y@GRAD": one(add.output("Y@GRAD"))}
     if not first:
+        # The activation's gradient follows that of the add: its result is the gradient of one operand.
         replaced = "Y@GRAD" if "add.Y@GRAD" in match.values else "X@GRAD"
         inner_gradient = outputs[replaced]
         outputs[replaced] = one(act.output("X@GRAD"))

@@ -304,6 +304,7 @@ def _fuse_backward(
     if ops and dx is not None:
         shape = view.metas[dx].shape
         columns = [v for o in ops for v in o.writes() if view.metas[v].shape != shape]
+        # Of the last op alone: what those before it make of that shape is read inside.
         dx, *further = [v for v in ops[-1].writes() if view.metas[v].shape == shape]
     if sums:
         dy = one(sums[0].output("Out"))

@@ -42,6 +42,7 @@ def _propose(fits: Callable[[OpDef], bool], view: View) -> Iterator[Proposal]:
         members = {*casts, *norms, index}
         scalars = _scalars(view, members, out)
         made = {"Scalars": tuple(v for i in scalars for v in view.ops[i].writes())} if scalars else {}
+        # The fused op keeps the type, with all tensors in X: one pass squares and adds them.
         yield (
             tuple(sorted({*members, *scalars})),
             partial(Fused, "squared_l2_norm", {"X": values}, {"Out": out, **made}),

@@ -39,6 +39,7 @@ def kernel_in_turn(
     parts = []
     for number, ops in enumerate(groups):
         later = {v for group in groups[number + 1 :] for op in group for v in op.contents()}
+        # What no later part reads stays in registers.
         kept = [v for op in ops for v in op.writes() if v in needed or v in later]
         make = gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
         parts.append(make(ops, metas, kept))

@@ -208,6 +208,7 @@ def _adam_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
         "beta1": attrs["beta1"],
         "beta2": attrs["beta2"],
         "epsilon": attrs["epsilon"],
+        # An attribute of Paddle's op; kernels here cut their work by the chip.
         "chunk_size": 32768,
         "weight_decay": attrs["coeff"] if attrs["with_decay"] else 0.0,
         "use_adamw": True,

@@ -75,6 +75,7 @@ def recomputed(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
         # As a filter or as the gradient that arrives, it is needed whole.
         if not is_depthwise(forward, metas) or out in (forward.input("Filter"), backward.input("Output@GRAD")):
             continue
+        # All but the forward convolution, with which relu's own kernel is fused.
         later[index] = [i for i in view.readers[out] if view.ops[i] is not forward]
     return recompute(view, metas, later)
 
@@ -94,6 +95,7 @@ def _fuse(match: Match) -> Fused:
         return Fused(conv.type, ins, {"Output": one(conv.output("Output"))}, attrs)
     ins["Output@GRAD"] = match.values["dout"]
     dx = one(match.op("act").output("X@GRAD")) if "act" in match.ops else None
+    # `grad_of_filter` fits here as well: it is meant for a convolution whose input needs no gradient.
     if dx is None and conv.output("Input@GRAD") is not None:
         raise MatchRejected("ATTRIBUTE", "the gradient of relu's result is read by another operator", "nothing")
     return Fused(conv.type, ins, {"Input@GRAD": dx, "Filter@GRAD": one(conv.output("Filter@GRAD"))}, attrs)

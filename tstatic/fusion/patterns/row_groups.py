@@ -170,6 +170,7 @@ def _place_gradient(view: View, group: RowGroup, op: FrozenOp, wide: str) -> Non
     product = view.ops[group.product]
     same = op.definition.of == product.type and op.attrs == product.attrs
     # The gradient of another product may read the logits as its operand.
+    # Both ops have X and Y in their first two slots.
     if not same or op.inputs[:2] != product.inputs or wide in op.inputs[:2]:
         raise MatchRejected("EXTRA_READER", value=wide, reader=op.type)
     for slot, kind in ((f"X{GRAD}", MATRIX), (f"Y{GRAD}", SUM)):
@@ -221,6 +222,7 @@ def _by_size(view: View, group: RowGroup, value: str) -> str | None:
 
 
 def _place_loss(view: View, group: RowGroup, op: FrozenOp, rank: int) -> None:
+    # Softmax along any other axis mixes rows, which are in several chunks.
     if op.attrs.get("axis", -1) not in (-1, rank - 1):
         raise MatchRejected("ROWS")
     for value in (*op.reads(), *op.writes()):
@@ -304,6 +306,7 @@ def _find_waiting(view: View, group: RowGroup) -> None:
         op = view.ops[index]
         if index in group.members:
             own = max((level.get(v, 0) for v in needed(view, op)), default=0)
+            # Rows are gone through twice at most: before and after what needs all of them.
             if own > 1:
                 raise MatchRejected("CYCLE", reader=op.type)
             if own and first_waiting is None:

@@ -110,6 +110,7 @@ def _copies(kind: str) -> frozenset[int]:
 
 def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
     """Returns result -> the input that it equals; empty unless every result equals one."""
+    # What completes a parameter's gradient (`role_var`) stays: replicas find the gradient by it.
     if not op.role & OpRole.Backward or op.role_var or op.body or op.sub_blocks:
         return {}
     return _equal(op, metas)
@@ -122,6 +123,7 @@ def _equal(op: FrozenOp, metas: Mapping[str, Meta], some: bool = False) -> dict[
         positions = [i for i in positions if i in _copies(op.type)]
     if not positions or not _copies(op.type).issuperset(positions):
         return {}
+    # An unknown size may turn out to be one that is broadcast.
     if not all(v in metas and metas[v].known for v in (*op.reads(), *op.writes())):
         return {}
     formula = define(op, metas)

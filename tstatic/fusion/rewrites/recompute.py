@@ -29,6 +29,7 @@ def recompute(view: View, metas: dict[str, Meta], readers: Mapping[int, Sequence
             new += "_"
         metas[new] = metas[out]
         names[new] = new
+        # One copy serves all of them.
         first = min(later)
         # The copy belongs to its readers' phase, and completes no parameter's gradient.
         copies.setdefault(first, []).append(replace(op, outputs=(new,), role=view.ops[first].role, role_var=()))

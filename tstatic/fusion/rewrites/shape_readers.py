@@ -47,6 +47,7 @@ def _redirected(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
         if known is None or UNKNOWN in known.shape:
             inputs.append(entry)
             continue
+        # Where nothing else has that shape, the value stays, and has to be stored.
         inputs.append(next((v for v in read if metas.get(v) == known), entry))
     return op if tuple(inputs) == op.inputs else replace(op, inputs=tuple(inputs))
 
@@ -55,6 +56,7 @@ def _filled(op: FrozenOp, number: float, metas: Mapping[str, Meta]) -> FrozenOp:
     """Returns a fill op with a constant shape, if the shape is known."""
     (result,) = op.writes()
     meta = metas.get(result)
+    # An input whose elements are read has a say in the result.
     if meta is None or not meta.known or not {s.name for s in op.definition.inputs}.issubset(op.definition.shape_only):
         return op
     constant = op_def("fill_constant")

@@ -250,6 +250,7 @@ class _Reference:
     def __call__(self, *arrays: Any, **attrs: Any) -> None:
         ins, outs = arrays[: self.inputs], arrays[self.inputs :]
         # A copy: the function may keep or change its arguments, and their memory is reused.
+        # 16 bits as float32: numpy would round after every step, which kernels do not.
         wide = [np.array(a, np.float32 if a.dtype.itemsize == 2 and a.dtype.kind in "fV" else a.dtype) for a in ins]
         answer = self.computed(*wide, **accepted(self.computed, attrs))
         found = list(answer) if isinstance(answer, tuple | list) else [answer]
@@ -434,6 +435,7 @@ def _by_kernel(
                 specs.append(OpSpec("fill_zeros_like", {"X": [value]}, {"Out": [found]}))
             inputs[slot] = [found]
         values = {slot: forward[slot[: -len(GRAD)]] for slot in made}
+        # The kernel writes all of its outputs; a gradient that nobody wants goes to a variable that nobody reads.
         outputs = {slot: [ctx.in_grads.get(v) or ctx.fresh(v)] for slot, v in values.items()}
         attrs = {n: v for n, v in ctx.attrs.items() if n in other.attrs}
         return [*specs, OpSpec(other.type, inputs, outputs, attrs)]

@@ -224,6 +224,7 @@ class UserKernel:
 
         def plan(target: Target) -> Launches:
             grid, given = self._launch(shapes, op.attrs, target)
+            # What `launch` answers beats an attribute of that name.
             numbers = {**op.attrs, **given}
             arguments = [operands[p.name][0] if p.kind == "pointer" else numbers[p.name]
                          for p in parameters if p.kind != "constant"]  # fmt: skip

@@ -421,6 +421,7 @@ def compile_program(
         if all(counts):
             family.report.padded = True
             rows = tuple(map(max, zip(*counts, strict=True)))
+            # Processes exchange buffers of one size: the one that looks up most rows decides it.
             room = room or rows
             known = {
                 alike: _inferred(padded(mine, room, how.world), *rest) for alike, (mine, *rest) in distinct.items()

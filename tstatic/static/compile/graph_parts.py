@@ -124,6 +124,7 @@ def graph_parts(
     if not device.deferred:
         return ()
     parts: list[tuple[bool, Sequence[tuple[FrozenOp, str]]]] = [
+        # As lists: a group of `groupby` is empty once the next one is asked for.
         (captured, list(group))
         for captured, group in itertools.groupby(
             ((op, _splits(op, metas, device, exchanged)) for op in frozen.ops), key=lambda one: not one[1]

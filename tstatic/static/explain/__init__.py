@@ -172,6 +172,7 @@ class Explanation:
     saved: tuple[Saving, ...] = ()
     possible: tuple[Saving, ...] = ()
     verbose: bool = False
+    # `compare=False`: functions and times differ between explanations that say the same.
     _name: Callable[[Sequence[OpInfo]], str] = field(default=joined, repr=False, compare=False)
     _off: Callable[[], tuple[OffSwitch, ...]] = field(default=tuple, repr=False, compare=False)
     _why: Callable[[str, str], FusionAnswer] | None = field(default=None, repr=False, compare=False)
@@ -396,6 +397,7 @@ def _set_properties(e: Explanation) -> list[str]:
     """Returns lines of the switches that are on with how often each acted, and of the other properties that were set."""
     given = [v for v in e.verdicts if v.given and v.value != v.default]
     times = Counter(a.switch for a in e.applied)
+    # The busiest first: long lists are cut at the end.
     switches = sorted((v for v in given if v.value is True), key=lambda v: -times[v.name])
     others = [f"{v.name} = {plain(v.value)!r} ({v.status})" for v in given if v.value is not True]
     acted = [f"{v.name} ({times[v.name]})" for v in switches if times[v.name]]
@@ -424,6 +426,7 @@ def _by_library(e: Explanation) -> list[str]:
     counts: Counter[str] = Counter()
     for kernel in e.kernels:
         launches = kernel.plan(DEFAULT_TARGET).launches
+        # Once for each kernel: its products are all of one type.
         for name in {one.dtype.name for one in launches if isinstance(one, LibraryProduct) and one.batched}:
             counts[name] += len(launches)
     remedy = {"float32": "FLAGS_allow_tf32, or 16 bits, make"}
@@ -449,6 +452,7 @@ def _made(e: Explanation) -> list[str]:
     shown = [*ranked[:MOST_FUSIONS], *rewritings]
     for kind in shown:
         row = kinds[kind]
+        # The one that saves most is the example.
         first = e.applied[max(row, key=lambda i: e.saved[i].nbytes if e.saved else 0)]
         memory = sum(e.saved[i].memory for i in row) if e.saved else 0
         less = f", {size(memory)} less alive at the peak" if memory else ""
@@ -531,7 +535,7 @@ def _everything(e: Explanation) -> list[str]:
         lines += ["Mixed precision", *(f"  {one}{_at(one.where, 2)}" for one in e.precision)]
     if e.on_host:
         lines += ["On the host", *(f"  {one}{_at(one.op.where, 2)}" for one in e.on_host)]
-    if len(e.graphs) > 1 or e.outside_graphs:
+    if len(e.graphs) > 1 or e.outside_graphs:  # one graph is the whole program
         lines += ["Graphs", *(f"  {one}" for one in e.graphs)]
     if e.outside_graphs:
         lines += ["Outside of graphs", *(f"  {one}{_at(one.op.where, 2)}" for one in e.outside_graphs)]

@@ -178,6 +178,7 @@ def _applied(explanation: Explanation) -> str:
     for i, (made, row) in enumerate(zip(explanation.applied, rows, strict=True)):
         parts.append(f'<article id="applied-{i}"><h3><code>{clean(made.op)}</code> by {clean(made.switch)}</h3>')
         parts.append(_members(made.members))
+        # A fusion that a later one absorbed saves nothing by itself.
         if explanation.saved and (made.kernel is not None or made.rewritten):
             parts.append(_saves(explanation.saved[i]))
         if made.gone:
@@ -287,6 +288,7 @@ def _data(explanation: Explanation, drawing: Drawing | None, most_open: int) -> 
             "before": _view(drawing.before, drawing.notes_before, drawing.bytes_before, colours, most_open),
             "after": _view(drawing.after, drawing.notes_after, drawing.bytes_after, colours, most_open),
         }
+    # Sorted, so that equal explanations give equal pages.
     text = json.dumps(data, separators=(",", ":"), sort_keys=True)
     # These could end the script element; JSON reads their escapes as the same characters.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -299,6 +301,7 @@ def _colours(explanation: Explanation) -> list[int]:
     found = []
     for made in explanation.applied:
         into = made if made.kernel is not None else explanation.taken_into(made)
+        # -1 is a rewriting: it has no kernel, and so no colour.
         found.append(own.get(id(into), -1))
     return found
 
@@ -312,6 +315,7 @@ def _view(
 ) -> dict[str, Any]:
     block = program.global_block()
     edges = [
+        # The bytes are those of all values; only the names are cut.
         [a, b, sum(sizes.get(n, 0) for n in row), [_value(n, sizes) for n in row[:MOST_LISTED]]]
         for (a, b), row in edges_of(block).items()
     ]
@@ -344,6 +348,7 @@ def _op(
         "name": short(next(iter(op.output_arg_names), ""), 24),
         "phase": phase_of(op),
         "where": show(op.where) if op.where is not None else "",
+        # Several kernels may compute an op (again), and a box has one colour.
         "colour": max(mine, default=-1),
         "reads": [_value(n, sizes) for n in dict.fromkeys(op.input_arg_names) if n not in made][:MOST_LISTED],
         "body": [inner_op.type for i in inner for inner_op in program.blocks[i].ops][:MOST_LISTED],

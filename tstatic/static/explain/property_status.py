@@ -29,6 +29,7 @@ class PropertyStatus:
 
 def plain(value: Any) -> Any:
     """Returns a property's value as plain data."""
+    # A member of an enum, by its name: the numbers are Paddle's own.
     if hasattr(value, "name") and hasattr(value, "value"):
         return value.name
     return sorted(value) if isinstance(value, set) else value
@@ -58,6 +59,7 @@ def properties(
     for strategy in (build, execution):
         for p in type(strategy).properties():
             value, reason = getattr(strategy, p.name), p.reason
+            # What the fusions did for this program says more than the general sentence.
             if fusing is not None and p.name in fusing and strategy is build:
                 reason = _acted(p.name, bool(value), applied, refused, (idle or {}).get(p.name, ""))
             elif said is not None and strategy is build:
@@ -74,6 +76,7 @@ def _acted(switch: str, on: bool, applied: Sequence[Applied], refused: Sequence[
     mine = [r for r in refused if r.switch == switch]
     text = f"applied {times} time{'s' * (times != 1)}"
     if mine:
+        # Sorted, so that equal programs have equal reports.
         codes = ", ".join(f"{sum(r.code == c for r in mine)} x {c}" for c in sorted({r.code for r in mine}))
         text += f"; not applied: {codes}"
     if idle:

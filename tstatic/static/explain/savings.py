@@ -59,6 +59,7 @@ class Savings:
         applied: Sequence[Applied],
     ) -> None:
         self._metas = metas
+        # Rewritings first: from then on their ops are the makers of what kernels replace.
         makers = {v: op for op in before for v in op.writes()}
         self._of_rewriting = {id(a): self._rewrite(a, makers) for a in applied if a.rewritten}
         self._of_value: dict[str, Saving] = {}
@@ -91,6 +92,7 @@ class Savings:
         """Returns what a fusion saves; nothing for one whose kernel a later one has."""
         if record.rewritten:
             return self._of_rewriting[id(record)]
+        # Any of its values: the kernel writes all of them.
         return Saving() if record.kernel is None else self._of_value[next(iter(record.written))]
 
     @property
@@ -171,6 +173,7 @@ class Operators:
             stored = value in self.view.fetched or value in self.view.kept or not inside.issuperset(readers)
             if reading and not stored:
                 total += meta.nbytes
+        # One kernel in place of several.
         return Saving(total, max(0, len(sets) - 1))
 
     def _readers(self, value: str) -> list[int]:

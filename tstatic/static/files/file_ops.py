@@ -34,6 +34,7 @@ def _noted(names: tuple[str, ...], col: int, name: str) -> tuple[str, ...]:
             received=str(col),
             fix="append the operators by rising col",
         )
+    # A column that has a name already gets the new one.
     return (*names[:col], name, *names[col + 1 :])
 
 
@@ -69,6 +70,7 @@ class _Writer:
                 fix="set overwrite=True, or choose another file_path",
             )
         if self.half:
+            # Integers stay: float16 holds them exactly only up to 2048.
             arrays = tuple(a.astype(np.float16) if a.dtype.kind == "f" else a for a in arrays)
         files.write({self.path: paddle_tensors.encode([np.asarray(a) for a in arrays])})
 
@@ -83,6 +85,7 @@ class _Reader:
     def __call__(self) -> Any:
         content = files.read([self.path], writer="an operator 'save' or 'save_combine'")[self.path]
         found = paddle_tensors.decode(content, len(self.dtypes), self.path)
+        # A file that `save_as_fp16` wrote feeds variables of 32 bits.
         done = [array.astype(dtype, copy=False) for array, dtype in zip(found, self.dtypes, strict=True)]
         # `py_func` takes the one array itself where it has one output.
         return done[0] if len(done) == 1 else done
@@ -95,6 +98,7 @@ def _save(
     save_to_memory: bool = False, outputs: Targets,
 ) -> None:  # fmt: skip
     """Writes X to a file in Paddle's format, whenever the program runs."""
+    # Through `py_func`, whose function runs in every step: results of other ops depend on their inputs alone.
     py_func(_Writer(path_of(file_path, "save"), overwrite, save_as_fp16), list(X), None)
 
 

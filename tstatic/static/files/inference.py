@@ -126,6 +126,7 @@ def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_
     source = program_of(program, function)
     feeds = [v.name for v in variables_of(feed_vars, "feed_vars", function, 0)]
     fetches = [v.name for v in variables_of(fetch_vars, "fetch_vars", function, 1)]
+    # For inference: without the backward part, and with dropout and norms as they are then.
     twin = edit.clone(source, for_test=True)
     block = twin.global_block()
     for name in fetches:
@@ -303,6 +304,7 @@ def _encode_for_paddle(program: Program, path: Path) -> dict[Path, bytes]:
     """Returns the files of an inference model as Paddle writes them."""
     # Paddle's file of values has no names: it is read in the order of the sorted names.
     scope, wanted = global_scope(), sorted(persistables(program), key=lambda var: var.name)
+    # So that all values are of one step.
     with scope.lock:
         values = values_of_variables(wanted, scope, "save_inference_model")[0]
         content = paddle_tensors.encode([values[var.name] for var in wanted])

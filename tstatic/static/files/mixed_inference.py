@@ -75,6 +75,7 @@ def convert_to_mixed_precision(
     scope, executor = Scope(), Executor(CPUPlace())
     with scope_guard(scope):
         program, names, results = loaded(Config(model_file, params_file), scope, executor)
+        # From before the rewriting, which may leave results in 16 bits.
         types = [var.dtype for var in results]
         low = cast_model_to_fp16(program, lists, use_fp16_guard=False, dest_type=dtype)
         cast_parameters_to_fp16(CPUPlace(), program, scope, low, dtype)
@@ -83,4 +84,5 @@ def convert_to_mixed_precision(
         feeds = [program.global_block().var(name) for name in names]
         save_to_file(mixed_model_file, serialize_program(feeds, results, program=program))
         values = serialize_persistables(feeds, results, executor, program=program)
+        # A model without variables has none, and its file is empty.
         save_to_file(mixed_params_file, values or b"")

@@ -265,6 +265,7 @@ def save_dygraph(state_dict: Mapping[str, Any], model_path: str) -> None:
             op="save_dygraph",
         )
     known = [var for var in default_main_program().list_vars() if var.name in state_dict]
+    # As in Paddle: a dict of variables that are known, none of them a parameter, is what an optimizer keeps.
     optimizer = bool(known) and not any(isinstance(var, Parameter) for var in known)
     save(
         dict(state_dict),
@@ -288,6 +289,7 @@ def load_dygraph(model_path: str, **configs: Any) -> tuple[dict[str, Any] | None
         CheckpointError: If one is damaged.
     """
     stem = _file(model_path, "load_dygraph")
+    # Either of the two files may be named; both are looked for.
     for suffix in (PARAMETERS_SUFFIX, OPTIMIZER_SUFFIX):
         stem = stem.with_name(stem.name.removesuffix(suffix))
     paths = [with_suffix(stem, suffix) for suffix in (PARAMETERS_SUFFIX, OPTIMIZER_SUFFIX)]

@@ -61,6 +61,7 @@ def model_of(
         nodes.append(made)
     used = {n for node in g.nodes for n in node.inputs}
     constants = [
+        # `ascontiguousarray` gives a number one axis, which `reshape` takes away.
         numpy_helper.from_array(np.ascontiguousarray(a).reshape(a.shape), names.get(n, n))
         for n, a in g.constants.items()
         if n in used
@@ -73,5 +74,6 @@ def model_of(
         producer_name="tstatic",
         producer_version=version.__version__,
     )
+    # Raises here what a runtime would refuse later.
     onnx.checker.check_model(model)
     return model

@@ -273,6 +273,7 @@ class Predictor:
             )  # fmt: skip
         finally:
             self._running.release()
+        # Not `asarray`: results that convert to numbers from any rank are a subclass.
         self._results = dict(zip(self._fetches, map(np.asanyarray, found), strict=True))
         # As in Paddle, where handles hold the results.
         return True if inputs is None else list(self._results.values())

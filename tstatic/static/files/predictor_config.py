@@ -52,6 +52,7 @@ class PlaceType(IntEnum):
     CPU = 0
     GPU = 1
     XPU = 2
+    # 3 was the NPU of earlier releases of Paddle.
     CUSTOM = 4
 
 
@@ -98,6 +99,7 @@ def get_num_bytes_of_data_type(dtype: DataType) -> int:
         >>> paddle.inference.get_num_bytes_of_data_type(paddle.inference.DataType.INT64)
         8
     """
+    # Takes Paddle's number as well as the member.
     size: int = dtype_of(DataType(dtype).name.lower()).itemsize
     return size
 
@@ -128,6 +130,7 @@ class Config:
         self._model = self._values = self._folder = ""
         self._buffers: tuple[bytes, bytes] | None = None
         self._gpu: int | None = None
+        # Stored for the getters and `summary`: nothing that runs reads them.
         self._options: dict[str, Any] = {
             "ir_optim": True,
             "memory_optim": True,
@@ -170,6 +173,7 @@ class Config:
             params_buffer: The values' bytes, of which ``params_size`` count.
             params_size: Their number.
         """
+        # Copied, as the caller may reuse the buffers; they may be longer than what is in them.
         self._buffers = bytes(prog_buffer)[:prog_size], bytes(params_buffer)[:params_size]
 
     def model_from_memory(self) -> bool:

@@ -167,6 +167,7 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
     with global_scope().lock:
         parts: tuple[list[Variable], list[Variable]] = [], []
         for var in persistables(source):
+            # A truth value as the index: parameters in the first list, all else in the second.
             parts[not isinstance(var, Parameter)].append(var)
         values = {path: parts[0], _beside(path, OPTIMIZER_SUFFIX): parts[1]}
         data = encode_save(values, "save", (_beside(path, MODEL_SUFFIX), serial.encode(source)), source)
@@ -340,6 +341,7 @@ def _run_count(facts: Mapping[str, Any], path: Path) -> int | None:
         CheckpointError: If it is larger than any program can have run.
     """
     count = facts.get("run_count")
+    # By type, as True is an int.
     if type(count) is not int or count < 0:
         return None
     if count >= 2**63:
@@ -395,6 +397,7 @@ def load_program_state(
             get_logger().warning("%s: %d values are damaged: %s", one, len(lost), ", ".join(lost))
         found.update(read[one].tensors)
     origins = {one: origin_of_values(held.facts) for one, held in read.items()}
+    # The program's file is read in doubt only: its stamp tells which save is older.
     check_one_save(origins, lambda: [*data, _beside(path, MODEL_SUFFIX)], "load_program_state")
     names = {v.name for v in var_list} if var_list is not None else set(found)
     return {n: a for n, a in found.items() if n in names}
@@ -486,6 +489,7 @@ def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> 
     values, kinds = state_of(self, where, "state_dict")
     done: OrderedDict[str, LoDTensor] = OrderedDict()
     for name in values:
+        # Whatever is not a parameter counts as the optimizer's: moments, learning rates, statistics of batch norms.
         if mode == "all" or (kinds[name] == "parameter") == (mode == "param"):
             found = where.find_var(name)
             assert found is not None
@@ -540,6 +544,7 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
         NotFoundError: If the scope has no such variable.
         ShapeError: If shape or dtype differ.
     """
+    # Tensors of other libraries convert themselves.
     if not isinstance(value, np.ndarray | LoDTensor | list | tuple) and not hasattr(value, "__array__"):
         raise ProgramTypeError(
             "`value` should be an array or a LoDTensor",

@@ -193,6 +193,7 @@ def save_vars(
     """
     check_executor(executor, "save_vars")
     if dirname is None and filename is None:
+        # Without a folder all values are in one file, which only messages name.
         return encode_save({IN_MEMORY: _chosen(main_program, vars, predicate, "save_vars")}, "save_vars")[IN_MEMORY]
     folder = folder_of(dirname, "save_vars")
     write(folder, filename, _chosen(main_program, vars, predicate, "save_vars"), "save_vars")
@@ -263,6 +264,7 @@ def load_vars(
         assign(global_scope(), read_values(data, wanted, function, IN_MEMORY, strict=strict).arrays)
         return
     if isinstance(filename, bytes | bytearray):
+        # Bytes beside a folder: which of the two to read cannot be told.
         filename = check_type(filename, str, "filename", function, fix="pass dirname=None with bytes")
     folder, variables = folder_of(dirname, function), _chosen(main_program, vars, predicate, function)
     paths = paths_of(folder, filename, variables, function)
@@ -280,6 +282,7 @@ def paths_of(folder: Path, filename: str | None, variables: Sequence[Variable], 
     """Returns the files of variables: the one called ``filename``, or one per variable."""
     if filename is not None:
         return [path_of(folder / filename, function)]
+    # Each once, as a list of variables may have one twice.
     return [folder / name for name in dict.fromkeys(file_name(v.name) for v in variables)]
 
 
@@ -351,6 +354,7 @@ def load_persistables(
 
 
 # ----------------------------------------------------------------------------------------------------- inference models
+# The name that Paddle 1.x gives the program's file.
 MODEL_FILE = "__model__"
 
 
@@ -406,6 +410,7 @@ def save_inference_model(
     source = _get_valid_program(main_program)
     targets = list(target_vars) if isinstance(target_vars, list | tuple) else [target_vars]
     feeds = _inputs(source, feeded_var_names, function)
+    # Also where the whole program is saved: it checks that the inputs lead to the targets.
     made = normalize_program(source, feeds, targets)
     name = model_filename or MODEL_FILE
     if export_for_deployment:
@@ -425,6 +430,7 @@ def save_inference_model(
             op=function,
         )
     values = [] if program_only else persistables(made)
+    # Without values there is no file for them, whatever its name would be.
     write(folder, None if program_only else params_filename, values, function, (path, data))
     return [target.name for target in targets]
 

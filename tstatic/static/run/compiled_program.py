@@ -417,7 +417,7 @@ class CompiledProgram:
             >>> if not compiled.fits("H100", {"x": (4096, 1024)}):
             ...     print(compiled.max_batch("H100"))
         """
-        capacity(memory)
+        capacity(memory)  # refuses a bad argument before anything is planned
         place = chip_of(memory) if isinstance(memory, str) else memory if isinstance(memory, Place | Target) else None
         return self.memory_report(feed_shapes, fetch_list, scope, place).fits(memory)
 
@@ -445,7 +445,7 @@ class CompiledProgram:
             FeedError, DeviceError: As :meth:`fits`.
         """
         step = check_int(multiple_of, "multiple_of", "max_batch", least=1)
-        capacity(memory)
+        capacity(memory)  # as in `fits`
         return largest(
             lambda batch: self.fits(
                 memory, with_batch(self._program, given_shapes(feed_shapes), batch), fetch_list, scope
@@ -532,6 +532,7 @@ class CompiledProgram:
             made.report.choices = last.report.choices
         fleet = self._program.distributed
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()
+        # `exec_strategy` below gives it a value that the user did not set.
         chosen = () if self._settings.execution.num_threads else ("num_threads",)
         found = build_explanation(made, build, self.exec_strategy, note, statuses, verbose, chosen)
         return replace(found, compilations=self.compilations, in_use=self._history.in_use)

@@ -325,6 +325,7 @@ class Executor:
             if first is not None:
                 first.tell(base)
             if _steps.isEnabledFor(DEBUG):
+                # Replicas run side by side: the slowest is what the step takes.
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
                 _steps.debug("ran %r in %.3f ms%s", base, (time.perf_counter() - start) * 1e3, on_device)

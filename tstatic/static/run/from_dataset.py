@@ -88,6 +88,7 @@ def run_batches(
             op="train_from_dataset",
         )
     watched = {} if handler is None else {label: var.name for label, var in handler.var_dict.items()}
+    # The handler is called first when a whole period is over.
     called = time.monotonic()
     batches = dataset.batches()
     try:

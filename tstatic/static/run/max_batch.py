@@ -74,8 +74,10 @@ def largest(fits: Callable[[int], Fit], step: int) -> int:
         step: What the batch must be a multiple of.
     """
     tried: dict[int, Fit] = {}
+    # `low` fits, as 0 does; `high` does not, or is beyond what is tried.
     low, high = 0, MOST // step + 1
     while high - low > 1:
+        # Strictly between the two, so that each batch tried narrows the range.
         guess = min(max(_guess(tried, low, high), low + 1), high - 1)
         tried[guess] = fits(guess * step)
         low, high = (guess, high) if tried[guess] else (low, guess)
@@ -84,6 +86,7 @@ def largest(fits: Callable[[int], Fit], step: int) -> int:
 
 def _guess(tried: Mapping[int, Fit], low: int, high: int) -> int:
     if len(tried) < 2:
+        # First 1, then 4: the line needs two points.
         return 4 * low
     # The line through the two batches that are nearest to the limit; halving where that does not lead there soon.
     (a, at_a), (b, at_b) = sorted(tried.items(), key=lambda one: abs(one[1].free_bytes))[:2]

@@ -75,6 +75,7 @@ class ParallelExecutor:
             build = build_strategy  # CompiledProgram raises the error.
         else:
             build = BuildStrategy() if build_strategy is None else build_strategy.copy()
+            # The defaults leave both to the given strategy, else to the launcher's environment.
             if num_trainers != 1 or trainer_id != 0:
                 build._clear_finalized()
                 build.num_trainers = num_trainers
@@ -149,6 +150,7 @@ class ParallelExecutor:
             ProgramError: If the program has not run yet.
         """
         _, settings = settings_of(self._compiled)
+        # One for each place and each plan that is kept.
         sessions = settings.history.sessions if settings.history is not None else ()
         if not sessions:
             raise ProgramError(

@@ -43,6 +43,7 @@ class RunFuture:
     def done(self) -> bool:
         """Returns whether :meth:`result` would return, or raise, at once."""
         step, session = self._step, self._session
+        # Steps end in order: once the event of one is reached, those before it are over, too.
         return step.settled or step.ended is None or session is None or session.device.reached(step.ended)
 
     def result(self, timeout: float | None = None) -> list[Any]:
@@ -68,11 +69,13 @@ class RunFuture:
                 assert session.ahead is not None
                 session.ahead.settle_through(step)
             except KeyboardInterrupt:
+                # Ctrl-C reaches the caller when it is known of each step what became of it.
                 session.settle()
                 raise
         step.check()
         if self._finish is not None:
             self._results = self._finish(step.results)
+            # A future that is kept does not keep the session's memory.
             self._finish = self._session = None
         return self._results
 

@@ -62,6 +62,7 @@ class _Choice(enum.Enum):
     def __int__(self) -> int:
         return int(self.value)
 
+    # Paddle's are enums of pybind11, which convert to int and index sequences, too.
     __index__ = __int__
 
 
@@ -101,6 +102,7 @@ class BuildStrategy(Strategy):
         One = 1
         Customized = 2
 
+    # Kept compact: the formatter would give each argument a line.
     # fmt: off
     reduce_strategy = Property(
         member(ReduceStrategy), ReduceStrategy.AllReduce, "0.13", "multi-device",
@@ -134,6 +136,7 @@ class BuildStrategy(Strategy):
         ON_PLACES, freezes=True,
     )
     memory_optimize = Property(
+        # Paddle has three states: None leaves the choice to the framework.
         OPTIONAL_BOOL, None, "1.3", "memory",
         "Lets values that are not alive at the same time share storage; False gives each its own.",
         active("it decides how values share the arena (None as True); memory_report() shows the difference."),
@@ -168,6 +171,7 @@ class BuildStrategy(Strategy):
         TEXT_SET, set(), "1.5", "rewrite", "Names the op types that may run through oneDNN.",
         no_effect("oneDNN is not used: CPU ops run through numpy."),
     )
+    # 1 cannot be told from a value that was not set: it leaves all three properties to the environment.
     num_trainers = Property(
         check_int(1), 1, "1.4", "distributed", "Number of processes that train together.", active(TRAINERS.format("1")),
     )
@@ -238,6 +242,7 @@ class BuildStrategy(Strategy):
         "3.0", "Fuses the attention core (products, mask, softmax, dropout) into one op, forward and backward.",
     )
     fuse_linear_cross_entropy = fusion(
+        # No release of Paddle has it.
         "-", "Computes a linear layer and the cross entropy behind it in chunks of rows, forward and backward, so that its logits "
         "are never whole in memory; of tstatic's own.",
     )
@@ -256,6 +261,7 @@ class BuildStrategy(Strategy):
         """
         # Reads all values again, and so finds a list or set that was changed in place.
         self.key()
+        # Scripts may set the number, the addresses, or both.
         count = max(self.num_trainers, len(self.trainers_endpoints))
         if self.trainer_id > 0 and self.trainer_id >= count:
             raise StrategyValueError(
@@ -306,6 +312,7 @@ class ExecutionStrategy(Strategy):
 
     # fmt: off
     num_threads = Property(
+        # 0 depends on the number of places, which the first run decides at the latest.
         check_int(0), 0, "0.13", "order",
         "Size of the pool of worker threads; 0 means 4 for each device. Results do not depend on it.",
         active("it sizes the pool that independent tiles of work run on; the places share it."),

@@ -166,6 +166,7 @@ class Property(Generic[T]):
     @property
     def initial(self) -> Any:
         """What a new strategy holds."""
+        # Read anew, so that each strategy has a list or set that no other one changes.
         return self.kind.read(self.default)
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -199,6 +200,7 @@ class Property(Generic[T]):
                 fix="set it earlier, or configure strategy.copy(), which is not finalized",
             )
         strategy._values[self.name] = self.read(value)
+        # What `key` keeps is of the old value.
         object.__setattr__(strategy, "_key", None)
 
     def read(self, value: object) -> T:
