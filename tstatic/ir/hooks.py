@@ -34,6 +34,7 @@ def later(module: str, function: str, purpose: str) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         with needed_for(purpose):
             found = import_module(module)
+        # Outside: what the function itself raises says nothing of a package that is missing.
         return getattr(found, function)(*args)
 
     return call
