@@ -252,7 +252,7 @@ def wrong_maps(files: Trees) -> list[str]:
 
 # ---------------------------------------------------------------------------------------------------- comments of why
 DENSE = ("comm", "devices", "fusion", "ir", "ops", "plan", "runtime", "static")
-"""Packages whose code is dense, or where a swap of two lines makes a race, a deadlock or a lost error: a reader cannot guess why."""
+"""Packages whose code is dense, or where two swapped lines make a race, a deadlock or a lost error: a reader cannot guess why."""
 LINES_A_COMMENT = 20
 """Lines of code for each line of comment, at most."""
 UNCOMMENTED = 60
