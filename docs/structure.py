@@ -41,9 +41,9 @@ def layers() -> tuple[tuple[str, ...], ...]:
 def code() -> dict[str, int]:
     """Returns package or module at the top -> lines of code, without what explains it."""
     found: dict[str, int] = {}
-    for file in (ROOT / "tstatic").rglob("*.py"):
-        name = file.relative_to(ROOT / "tstatic").parts[0].removesuffix(".py")
-        found[name] = found.get(name, 0) + measures.code_lines(file.read_text(encoding="utf-8"))
+    for file, lines in measures.code_by_file().items():
+        name = file.split("/")[1].removesuffix(".py")
+        found[name] = found.get(name, 0) + lines
     return found
 
 

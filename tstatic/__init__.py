@@ -26,8 +26,6 @@ What it is made of, from the bottom:
 * ``chips``, ``plan``, ``runtime``  kernels compiled for chips, how to compute a program, and running it
 """
 
-from importlib import import_module as _import_module
-
 from tstatic import aliases as _aliases
 from tstatic import tracebacks as _tracebacks
 from tstatic import where as _where  # noqa: F401 - the name itself is removed below
@@ -152,7 +150,7 @@ _hooks.text = _later("tstatic.formats.text", "text_of", "writing a program as te
 _hooks.parse = _later("tstatic.formats.parse", "parse", "reading a program's text")
 _hooks.encode = _later("tstatic.formats.serial", "encode", "saving a program")
 _hooks.decode = _later("tstatic.formats.serial", "decode", "loading a program")
-_hooks.gradients = lambda *args: _import_module("tstatic.autodiff").gradients(*args)  # half of all processes never do
+_hooks.gradients = _later("tstatic.autodiff", "gradients", "differentiating a program")
 add_methods()
 _tracebacks.install()
 # The module gives way to the function ``tstatic.where``. After an import that was broken off, a second one finds it loaded and does

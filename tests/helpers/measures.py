@@ -345,11 +345,18 @@ def wing_of(file: str) -> str:
 
 
 @cache
+def code_by_file() -> Mapping[str, int]:
+    """Path below the root -> lines without docstrings, comments and blank lines; generated stubs are not counted."""
+    files = PACKAGE.rglob("*.py")
+    return {str(f.relative_to(ROOT)): code_lines(f.read_text(encoding="utf-8")) for f in files}
+
+
+@cache
 def code_by_wing() -> Mapping[str, int]:
-    """Wing -> lines without docstrings, comments and blank lines, generated stubs not counted."""
+    """Wing -> its lines of code."""
     found = dict.fromkeys(WINGS, 0)
-    for file in PACKAGE.rglob("*.py"):
-        found[wing_of(str(file.relative_to(ROOT)))] += code_lines(file.read_text(encoding="utf-8"))
+    for file, lines in code_by_file().items():
+        found[wing_of(file)] += lines
     return found
 
 
