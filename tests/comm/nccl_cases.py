@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.comm.cases import group, say
+from tests.comm.cases import group, say, wait_for_line
 from tstatic import flags, places
 
 
@@ -92,8 +92,13 @@ def nccl_suffers(folder: str, kind: str) -> None:
         for _ in range(3):
             net.step()
         victim = world.rank == world.size - 1
-        # All have ended the third step: none learns of the failure there.
+        # All have ended the third step: none learns of the failure there, nor in this exchange.
         world.exchange("three steps", None)
+        if victim:
+            for rank in range(world.size - 1):
+                wait_for_line(rank)
+        else:
+            say("three steps")
         start = time.monotonic()
         if victim and kind == "exits":
             os._exit(7)

@@ -33,10 +33,11 @@ PROGRAMS = int(os.environ.get("TSTATIC_ATTENTIONS", "20000" if SOAK else "440"))
 SHARDS = 20
 MOST = 40
 """Programs within which a fault must be caught."""
-NEAR = 2.0
+NEAR = 2.5
 """By so much a gradient in 16 bits may pass the rule in one program of 200.
 
-A row's gradients of scores take their sum from the result, whose rounding the operators alone do not have.
+A row's gradients of scores take their sum from the result, whose rounding the operators alone do not have. Of 15,000 drawn
+programs about one in 1,000 passes the rule, and one by more than twice: 2.02 times what is allowed.
 """
 
 
