@@ -15,6 +15,7 @@ from tstatic import static
 from tstatic.fusion import FUSIONS, engine
 from tstatic.fusion.engine.reasons import REASONS
 from tstatic.ir.opdef import OPS, with_
+from tstatic.ir.traits import Activation
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.static.compile import compile_program
 from tstatic.target import DEFAULT_TARGET
@@ -60,7 +61,7 @@ def test_any_inner_variable_can_be_fetched(case: Case) -> None:
 def test_an_activation_is_fused_because_its_definition_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     main, found = near_miss(lambda x, y: F.mish(x + y))
     assert refusals(main, [found]) == []
-    monkeypatch.setitem(OPS, "mish", with_(OPS["mish"], activation=True))
+    monkeypatch.setitem(OPS, "mish", with_(OPS["mish"], traits=(Activation(),)))
     strategy = static.BuildStrategy()
     strategy.fuse_elewise_add_act_ops = True
     applied = static.CompiledProgram(main, strategy).explain(fetch_list=[found]).applied

@@ -14,6 +14,7 @@ from tstatic.devices.cuda import CudaDevice
 from tstatic.devices.torch.forms import TorchForm
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
+from tstatic.ir.traits import Waits
 
 
 @contextlib.contextmanager
@@ -45,7 +46,7 @@ def waiting_is_an_error(device: CudaDevice) -> Iterator[None]:
             return within("default", reference())
 
         call = bind_tensors(form, torch, place, op, ins, outs, on_host, *rest, **named)
-        return call if call is None or op.definition.waits else within("error", [call])[0]
+        return call if call is None or op.definition.has(Waits) else within("error", [call])[0]
 
     def queued(method: Callable[..., Sequence[Call]], *args: Any, **named: Any) -> list[Call]:
         # The calls put work into a stream: the work is what must not wait.

@@ -16,6 +16,7 @@ from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
+from tstatic.ir.traits import Activation
 from tstatic.target import DEFAULT_TARGET, TINY
 
 DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -153,7 +154,7 @@ def test_shapes(shape: tuple[int, ...], layout: str, tiles: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("act", [type for type, definition in OPS.items() if definition.activation])
+@pytest.mark.parametrize("act", [type for type, definition in OPS.items() if definition.has(Activation)])
 def test_activations(act: str, dtype: str) -> None:
     layout = "NCHW" if len(act) % 2 else "NHWC"
     arrays = arrays_for((3, 6, 4, 5), layout, dtype)

@@ -18,6 +18,7 @@ from tstatic import static
 from tstatic.fusion.codegen.channels.batch_norm import RECOMPUTES, batch_norm_kernel
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
+from tstatic.ir.traits import Activation
 
 SWITCHES = (("fuse_elewise_add_act_ops",), ("enable_auto_fusion",), ("build_cinn_pass",), ("all",))
 
@@ -70,7 +71,7 @@ def test_the_mask_is_that_of_the_forward_kernel(settings: dict[str, Any], dtype:
 
 
 FROM_RESULTS = [
-    a for a, d in OPS.items() if d.activation and {s.name for s in OPS[f"{a}_grad"].inputs} == {"Out", "Out@GRAD"}
+    a for a, d in OPS.items() if d.has(Activation) and {s.name for s in OPS[f"{a}_grad"].inputs} == {"Out", "Out@GRAD"}
 ]
 
 

@@ -23,6 +23,7 @@ from tests.ops.sampler import Sample, map_arrays, op_types, reserved, root, samp
 from tstatic.ir.evaluate import infer_outputs, metas_of
 from tstatic.ir.expr import FUNCTIONS
 from tstatic.ir.opdef import OPS, OpDef, op_def
+from tstatic.ir.traits import HostOnly, ManyCalls
 from tstatic.ir.types import dtype_of
 
 torch = pytest.importorskip("torch")
@@ -113,14 +114,19 @@ def size(sample: Sample) -> int:
 def drawn(definition: OpDef, dtypes: Sequence[str] | None = None) -> Sample:
     """The first sample that has elements."""
     found = list(samples(definition, DRAWN, dtypes, layouts=("contiguous",), limit=DRAWN))
-    if definition.host_with:
+    if _host_slot(definition):
         # What it then reads, another test sees.
         found = [s for s in found if s.ins[_position(definition)] is None]
     return next((s for s in found if size(s)), found[0])
 
 
+def _host_slot(definition: OpDef) -> str:
+    stated = definition.trait(HostOnly)
+    return "" if stated is None else stated.slot
+
+
 def _position(definition: OpDef) -> int:
-    return [s.name for s in definition.inputs].index(definition.host_with)
+    return [s.name for s in definition.inputs].index(_host_slot(definition))
 
 
 def low(definition: OpDef) -> Sample | None:
@@ -250,14 +256,14 @@ MANY_CALLS = {
     "sigmoid_cross_entropy_with_logits_grad",
     "embedding_grad_add",
 }
-"""Ops that the models and nets leave unfused although their forms are more calls; each definition says why (``many_calls``)."""
+"""Ops that the models and nets leave unfused although their forms are more calls; each definition says why (:class:`ManyCalls`)."""
 
 
 @pytest.mark.slow
 def test_ops_that_stay_unfused_are_few_calls() -> None:
     unfused = left_unfused()
     assert {"matmul_v2", "conv2d_grad", "cast"} <= set(unfused)
-    assert {type for type in unfused if op_def(type).many_calls} == MANY_CALLS
+    assert {type for type in unfused if op_def(type).has(ManyCalls)} == MANY_CALLS
     # Updates are a dozen calls each, and one generated kernel for all parameters.
     assert not [type for type in unfused if op_def(type).update]
     many = {}
@@ -268,8 +274,8 @@ def test_ops_that_stay_unfused_are_few_calls() -> None:
         # What mixed precision runs in float32 gets no 16 bits.
         found = [drawn(definition)] if definition.amp in ("black", "float32") else of_each(definition)
         longest = max((run_on_meta(definition, sample).work() for sample in found), key=len)
-        if (len(longest) > MOST_CALLS) != bool(definition.many_calls):
-            many[type, model] = definition.many_calls or longest
+        if (len(longest) > MOST_CALLS) != definition.has(ManyCalls):
+            many[type, model] = definition.why(ManyCalls) or longest
     assert not many
 
 
@@ -349,7 +355,7 @@ def test_one_call_on_elements_writes_where_it_is_told() -> None:
     assert [t for t in returned if len(run_on_meta(op_def(t), drawn(op_def(t))).work()) < 2] == []
 
 
-@pytest.mark.parametrize("type", [t for t in STATIC if op_def(t).host])
+@pytest.mark.parametrize("type", [t for t in STATIC if op_def(t).has(HostOnly)])
 def test_an_op_that_says_it_needs_the_host_does(type: str) -> None:
     definition = op_def(type)
     assert definition.lower is not None
@@ -362,9 +368,9 @@ def test_an_op_that_says_it_needs_the_host_does(type: str) -> None:
         return False
 
     found = [s for s in samples(definition, DRAWN, layouts=("contiguous",)) if size(s)]
-    if definition.host_with:
+    if _host_slot(definition):
         found = [s for s in found if s.ins[_position(definition)] is not None]
-    assert any(fails(s) for s in found), definition.host
+    assert any(fails(s) for s in found), definition.why(HostOnly)
 
 
 def test_ops_without_samples_run_on_the_host() -> None:

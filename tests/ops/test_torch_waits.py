@@ -21,6 +21,7 @@ from tests.ops.sampler import Sample, op_types, samples
 from tests.ops.test_torch_forms import call, outputs, run_on_meta, tensors
 from tstatic import static
 from tstatic.devices.torch.forms import torch_form
+from tstatic.ir import traits
 from tstatic.ir.frozen import freeze
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.torch_tables import Tables, fresh
@@ -178,7 +179,7 @@ def test_a_form_only_queues_work_or_its_op_says_why_not(type: str) -> None:
             run_on_meta(definition, sample)
         return
     told = "; ".join(f"{name} in {sample}" for name, sample in found.items())
-    assert bool(found) == bool(definition.waits), told or f"nothing waits: {definition.waits}"
+    assert bool(found) == definition.has(traits.Waits), told or f"nothing waits: {definition.why(traits.Waits)}"
 
 
 WIDE = Sample((np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4),), {}, "float32")

@@ -16,6 +16,7 @@ from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, GradContext, GradOp, OpDef, Op
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.tensor_array import KIND
+from tstatic.ir.traits import Recurrent
 from tstatic.ir.types import Meta
 from tstatic.where import Where, show
 
@@ -322,9 +323,9 @@ class Backward:
         outs = [n for row in op.outputs.values() for n in row if n in writes]
         ins = [n for slot, row in new_op.outputs.items() for n, w in zip(op.inputs[slot.removesuffix(GRAD)], row, strict=True)
                if w != EMPTY]  # fmt: skip
-        if op.definition.carried is not None:
+        if (recurrent := op.definition.trait(Recurrent)) is not None:
             # A state hands its gradient to the step before even where nobody asks for that of its first value.
-            before, after = (op.attrs[name] for name in op.definition.carried)
+            before, after = (op.attrs[name] for name in (recurrent.before, recurrent.after))
             ins = list(dict.fromkeys((*ins, *before)))
             outs = list(dict.fromkeys((*outs, *after)))
         new_op.attrs["sub_block"] = differentiate_block(body, outs, ins, self.prefix)

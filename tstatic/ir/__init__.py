@@ -3,6 +3,7 @@
 * ``types``  data types, shapes and metadata
 * ``attrs``, ``opdef``, ``export``, ``registry``  attributes and slots, what an op is and where tests sample it, its public
   names, and loading them
+* ``traits``  what few ops state: activations, softmaxes, what runs on the host, ...
 * ``respell``  functions with the parameters of others: of another version of Paddle, or of another rank
 * ``refusal``  the error in place of Python's own that a wrong argument ends in
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys

@@ -12,6 +12,7 @@ from tstatic.errors import FeedError, NotFoundError, ProgramError, near
 from tstatic.ir.edit import sub_blocks
 from tstatic.ir.opdef import EMPTY, OpDef, op_def
 from tstatic.ir.program import Block, Operator, Program
+from tstatic.ir.traits import MayLack
 from tstatic.ir.types import Meta
 from tstatic.where import Where, show
 
@@ -375,7 +376,7 @@ def _lacking(block: Block, external: Iterable[str], ops: Sequence[FrozenOp]) -> 
     for op in ops:
         for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
             # Any other reader runs for certain, so the input is needed.
-            if found and slot.name not in op.definition.may_lack:
+            if found and slot.name not in op.definition.slots_of(MayLack):
                 found.difference_update(flat((entry,)))
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -21,17 +21,18 @@ from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, s
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, keywords, pick
 from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
+from tstatic.ir.traits import HostOnly, Reason, Slots, Trait
 from tstatic.ir.types import Meta
 from tstatic.locks import cached_property
 
 if TYPE_CHECKING:
     from tstatic.ir.paddle_form import PaddleForm
-    from tstatic.ir.product import MatrixProduct
 
 __all__ = [
     "DERIVE", "EMPTY", "GRAD", "LOD", "NO_ATTRS", "OPS",
     "PARTIAL_SUM", "PUBLIC_API", "REQUIRED", "WHOLE",
     "Attr",
+    "Behaviour",
     "Case",
     "Cost",
     "Domain",
@@ -168,6 +169,9 @@ DERIVE = _Derive()
 """As ``grad``: the backward op follows from the pointwise expression by differentiation."""
 
 
+_Trait = TypeVar("_Trait", bound=Trait)
+
+
 class _RefField:
     """The field ``ref``: given a reference, a bare function or nothing, it always holds a :class:`Ref`."""
 
@@ -178,43 +182,100 @@ class _RefField:
         definition.__dict__["ref"] = as_ref(given)
 
 
-@dataclass(frozen=True)
-class GradOp:
-    """The backward op ``<type>_grad``: its slots and its functions; attributes are the forward op's.
+@dataclass(frozen=True, kw_only=True)
+class Behaviour:
+    """What forward and backward ops state alike.
 
-    ``infer`` may be left out: the gradient of a forward input that is among the inputs has that input's metadata, any
-    other has that of the first incoming gradient. ``instead`` says, for the error where somebody differentiates an op without
-    ``grad`` again, how to build the same function so that it has second gradients. ``unstated`` are the forward inputs whose
-    gradient a user's registration says nothing of: to need one is an error.
+    All functions take the input slots positionally (``None`` for an absent optional one, a list for a ``*`` slot) and,
+    as keywords, those attributes that their signature names.
+
+    Attributes:
+        infer: ``(*input metas, **attrs) -> Meta`` or a tuple of one Meta per output slot (a list for a ``*`` slot,
+            ``None`` for an absent one). Raises ShapeError or DTypeError. Unknown sizes are ``-1``.
+        lower: The torch form: ``(torch, *input tensors, **attrs) -> tensor`` or a tuple of one per output slot, on the device of
+            the inputs (which a form without inputs gets as ``device``). One that takes ``out``, the result's tensor or a tuple of
+            one per output slot (``None`` where nobody reads it), writes there and makes no other tensor of that size; without
+            ``out`` it returns new tensors, as any form does in tests. One that takes ``wanted`` returns new tensors, and ``None``
+            where that has False. One that takes ``tables`` makes tensors of numbers of the host by it (``ir/torch_tables.py``).
+        grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.
+        pointwise: Output slot -> expression over the slots' lower-case names; the op is fusable *because* it states one.
+        prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
+        split: ``(*input metas, *output metas, **attrs) -> list of tiles`` or ``None`` when the work is too small. Must not
+            depend on anything but shapes and attributes.
+        cost: ``(*input metas, *output metas, **attrs) -> Cost``.
+        shape_only: Input slots of which only the shape is used.
+        linear_in: Of a backward op: input slots in which the forward op is linear, so that only the gradients of the others
+            read them.
+        inplace: Pairs (input slot, output slot) that may share a buffer when the input dies here.
+        effects: Prints, calls Python, or raises depending on values: never removed or merged.
+        dynamic: Why the output's shape depends on values, not only on shapes; ``None`` where it does not.
+        indices: The inputs that hold positions, and their limits: checked before the op runs, on every device.
+        rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
+        channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
+        domain: Where tests may sample; ``None`` for ops that own blocks or call Python (tested through programs).
+        traits: What few ops state, each a class of ``ir/traits.py``; :meth:`OpDef.trait` answers with one.
     """
 
-    slots: str
-    ref: Ref | Callable[..., Any] | None = None
-    lower: Callable[..., Any] | None = None
     infer: Callable[..., Any] | None = None
+    lower: Callable[..., Any] | None = None
+    grad: GradRule | None = None
     pointwise: Mapping[str, str] | None = None
+    prepare: Prepare | None = None
     split: Callable[..., list[Tile] | None] | None = None
     cost: Callable[..., Cost] | None = None
     shape_only: tuple[str, ...] = ()
     linear_in: tuple[str, ...] = ()
-    may_lack: tuple[str, ...] = ()
     inplace: tuple[tuple[str, str], ...] = ()
-    grad: GradOp | Callable[[GradContext], list[OpSpec]] | _Derive | None = None
-    prepare: Prepare | None = None
-    domain: Domain | None = None
     effects: bool = False
     dynamic: Dynamic | None = None
+    indices: tuple[Index, ...] = ()
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
-    as_rows: str = ""
-    adds_rows: str = ""
-    redrawn: OpDef | None = None
-    indices: tuple[Index, ...] = ()
-    host: str = ""
-    host_with: str = ""
-    many_calls: str = ""
-    waits: str = ""
-    slow_on_cpu: str = ""
+    domain: Domain | None = None
+    traits: tuple[Trait, ...] = ()
+
+    def trait(self, kind: type[_Trait]) -> _Trait | None:
+        """Returns the trait of a class, ``None`` if it is not stated."""
+        return next((one for one in self.traits if isinstance(one, kind)), None)
+
+    def has(self, kind: type[Trait]) -> bool:
+        """Returns whether a trait is stated."""
+        return any(isinstance(one, kind) for one in self.traits)
+
+    def needs(self, kind: type[_Trait]) -> _Trait:
+        """Returns a trait that must be stated here."""
+        found = self.trait(kind)
+        assert found is not None, f"no {kind.__name__} is stated"
+        return found
+
+    def why(self, kind: type[Reason]) -> str:
+        """Returns the reason of a trait, ``""`` if it is not stated."""
+        found = self.trait(kind)
+        return "" if found is None else found.why
+
+    def slots_of(self, kind: type[Slots]) -> tuple[str, ...]:
+        """Returns the slots of a trait, none if it is not stated."""
+        found = self.trait(kind)
+        return () if found is None else found.slots
+
+
+@dataclass(frozen=True)
+class GradOp(Behaviour):
+    """The backward op ``<type>_grad``: its slots and its functions; attributes are the forward op's.
+
+    ``infer`` may be left out: the gradient of a forward input that is among the inputs has that input's metadata, any
+    other has that of the first incoming gradient.
+
+    Attributes:
+        slots: ``"X, Out, Out@GRAD -> X@GRAD"``.
+        ref: As the forward op's.
+        instead: For the error where somebody differentiates an op without ``grad`` again: how to build the same function so that
+            it has second gradients.
+        unstated: Forward inputs whose gradient a user's registration says nothing of: to need one is an error.
+    """
+
+    slots: str
+    ref: Ref | Callable[..., Any] | None = None
     instead: str = ""
     unstated: tuple[str, ...] = ()
 
@@ -223,79 +284,31 @@ GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
 
 
 @dataclass(frozen=True)
-class OpDef:
-    """What an op is: one frozen record, the only place that knows the op.
-
-    All functions take the input slots positionally (``None`` for an absent optional one, a list for a ``*`` slot) and,
-    as keywords, those attributes that their signature names.
+class OpDef(Behaviour):
+    """What an op is: one frozen record, the only place that knows the op; :class:`Behaviour` has what its backward op states, too.
 
     Attributes:
         type: Paddle's op type.
         slots: ``"X, Y? -> Out, Mask~"``.
         attrs: Attribute name -> :class:`Attr` or a default value.
-        infer: ``(*input metas, **attrs) -> Meta`` or a tuple of one Meta per output slot (a list for a ``*`` slot,
-            ``None`` for an absent one). Raises ShapeError or DTypeError. Unknown sizes are ``-1``.
         ref: A :class:`~tstatic.ir.ref.Ref`, or a bare function ``(*input arrays, *output arrays, **attrs)``: numpy, writes every
             output that is not ``None`` and keeps none of its arguments; it takes any strides and works in float64. It *is* the
             op's definition and its CPU execution.
-        lower: The torch form: ``(torch, *input tensors, **attrs) -> tensor`` or a tuple of one per output slot, on the device of
-            the inputs (which a form without inputs gets as ``device``). One that takes ``out``, the result's tensor or a tuple of
-            one per output slot (``None`` where nobody reads it), writes there and makes no other tensor of that size; without
-            ``out`` it returns new tensors, as any form does in tests. One that takes ``wanted`` returns new tensors, and ``None``
-            where that has False. One that takes ``tables`` makes tensors of numbers of the host by it (``ir/torch_tables.py``).
-        host: Why the op runs on the host on every device, as its reference: its torch form reads values there, say. Empty where
-            its torch form runs on the device. What :attr:`host_reason` finds by itself is not stated.
-        host_with: The input slot without which ``host`` does not hold.
-        waits: Why the host waits for the device in the middle of the torch form; empty where it only queues work.
-        slow_on_cpu: Why the reference runs on tensors in the host's memory, although the op has a torch form.
-        many_calls: Why the torch form of an op that fusions leave alone is more than three calls of torch.
-        grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.
-        pointwise: Output slot -> expression over the slots' lower-case names; the op is fusable *because* it states one.
-        split: ``(*input metas, *output metas, **attrs) -> list of tiles`` or ``None`` when the work is too small. Must not
-            depend on anything but shapes and attributes.
-        cost: ``(*input metas, *output metas, **attrs) -> Cost``.
         view: ``(array, **attrs) -> array``: the first output is a view of the first input and needs no step; ``None`` where
             the strides of the array need a copy (then ``ref`` runs).
-        shape_only: Input slots of which only the shape is used.
-        may_lack: List slots in which inputs that are not fed are ``None``: only a branch that runs reads them.
-        linear_in: Of a backward op: input slots in which the forward op is linear, so that only the gradients of the others
-            read them.
-        inplace: Pairs (input slot, output slot) that may share a buffer when the input dies here.
         state: Pairs (input slot, output slot) that name the same persistable variable (optimizer updates, running statistics).
         random: Draws from the counter-based generator (``rng``).
         drawn: ``(*input metas, **attrs) -> Drawn`` for random ops that kernels can be, ``None`` where one cannot: its numbers
             are those of ``ref`` in every bit.
-        redrawn: Of a backward op that reads a value which only random bits decide: the op without this input, which draws the
-            bits again from the forward op's attributes and place.
-        effects: Prints, calls Python, or raises depending on values: never removed or merged.
         update: May run after the commit point: cannot fail on its values and allocates nothing.
-        dynamic: Why the output's shape depends on values, not only on shapes; ``None`` where it does not.
-        numbers: State slots that hold one number, whatever the shape of the parameter is.
         objects: Slots that hold a Python list (saved scopes of control flow) instead of an array.
-        per_step: Of an op that owns a block: slots of which the block has one step, a part along the first axis.
-        carried: Of such an op: the names of two attributes, which list the block's variables that hold its state before and
-            after a step.
         amp: The list of mixed precision that the op is on: ``"white"`` runs in 16 bits, ``"black"`` in float32, ``"gray"`` as
             its inputs, ``"float32"`` in float32 at level O2 as well, because 16 bits gain nothing there; ``""`` for none.
         float32_inputs: Input slots that mixed precision leaves in float32.
-        domain: Where tests may sample; ``None`` for ops that own blocks or call Python (tested through programs).
         api: Public spellings that are this op with its slots and attributes renamed at most.
-        prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
         of: The forward op's type, for a backward op.
-        rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
-        as_rows: Of a backward op whose result is zero but for a few rows: the op type that makes ``Rows`` and ``Values`` instead,
-            from lists of what several such ops read; its ``shape_only`` slot is the table (``passes/row_gradients.py``).
-        adds_rows: Of such a backward op: the op type that adds those rows to its first input, another gradient of the same value;
-            its other slots are slots of the backward op (``fusion/patterns/embedding_grad_add.py``).
-        indices: The inputs that hold positions, and their limits: checked before the op runs, on every device.
-        channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
-        product: ``(*input metas, **attrs) -> MatrixProduct`` of an op with slots ``X``, ``Y`` and ``Out`` that multiplies them as
-            matrices, ``None`` where they are batches of matrices or vectors.
         kernel: A user's own kernel (``fusion/user/user_kernel.py``); ``ref`` says what it computes.
-        activation: An elementwise function of one input that fusions join with the op before or after it.
-        pairwise: Of an op that folds a list: the op of two inputs of which a chain in the list's order gives the same bits.
         formula: What an optimizer update computes; fusions of updates take those that state one.
-        softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
         uses_blas: It or its backward op calls BLAS, which a session then holds to one thread.
         complex: What it does with complex values. ``""`` refuses them. ``"linear"`` is linear with real factors: its shape rule
             and its gradient are those of floats. ``"holomorphic"`` has a complex derivative, which its gradient multiplies by:
@@ -312,44 +325,17 @@ class OpDef:
     type: str
     slots: str
     attrs: Mapping[str, Any] = NO_ATTRS
-    infer: Callable[..., Any] | None = None
     ref: _RefField = _RefField()
-    lower: Callable[..., Any] | None = None
-    grad: GradRule | None = None
-    pointwise: Mapping[str, str] | None = None
-    split: Callable[..., list[Tile] | None] | None = None
-    cost: Callable[..., Cost] | None = None
     view: Callable[..., np.ndarray[Any, Any] | None] | None = None
-    shape_only: tuple[str, ...] = ()
-    linear_in: tuple[str, ...] = ()
-    may_lack: tuple[str, ...] = ()
-    inplace: tuple[tuple[str, str], ...] = ()
     state: tuple[tuple[str, str], ...] = ()
     random: bool = False
     drawn: Callable[..., Drawn | None] | None = None
-    redrawn: OpDef | None = None
-    effects: bool = False
     update: bool = False
-    dynamic: Dynamic | None = None
-    numbers: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
-    per_step: tuple[str, ...] = ()
-    carried: tuple[str, str] | None = None
     amp: str = ""
     float32_inputs: tuple[str, ...] = ()
-    domain: Domain | None = None
-    prepare: Prepare | None = None
     of: str = ""
-    rows: Callable[..., Rows | None] | None = None
-    channels: Callable[..., Channels | None] | None = None
-    product: Callable[..., MatrixProduct | None] | None = None
-    as_rows: str = ""
-    adds_rows: str = ""
-    indices: tuple[Index, ...] = ()
-    activation: bool = False
-    pairwise: str = ""
     formula: UpdateFormula | None = None
-    softmax: tuple[str, str] | None = None
     uses_blas: bool = False
     complex: Complex = ""
     collective: bool = False
@@ -357,11 +343,6 @@ class OpDef:
     kernel: Any = None
     paddle: PaddleForm | None = None
     onnx: Callable[..., Any] | str | None = None
-    host: str = ""
-    host_with: str = ""
-    many_calls: str = ""
-    waits: str = ""
-    slow_on_cpu: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))
@@ -419,8 +400,8 @@ class OpDef:
     @cached_property
     def host_reason(self) -> str:
         """Why the op runs as its reference, on the host, on devices of torch; empty where its torch form runs there."""
-        if self.host and not self.host_with:
-            return self.host
+        if (stated := self.trait(HostOnly)) is not None and not stated.slot:
+            return stated.why
         if self.random:
             return "its random numbers are the reference's"
         if self.effects and not self.indices:
@@ -435,8 +416,8 @@ class OpDef:
 
     def host_reason_of(self, given: Callable[[str], bool]) -> str:
         """Returns :attr:`host_reason` of an op of which ``given`` says whether a slot holds a value."""
-        if self.host_with and given(self.host_with):
-            return self.host
+        if (stated := self.trait(HostOnly)) is not None and stated.slot and given(stated.slot):
+            return stated.why
         if any(one.some and given(one.slot) for one in self.indices):
             return "values decide which of its positions are read"
         return self.host_reason
@@ -532,10 +513,6 @@ def _derive(base: OpDef) -> OpDef | None:
     return register(_backward_op_def(base, rule))
 
 
-_OF_RULES = ("slots", "infer", "instead", "unstated")
-"""Fields of a GradOp that its op definition does not have, or states in another form."""
-
-
 def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
     inputs, outputs = parse_slots(rule.slots)
     if rule.infer is not None:
@@ -556,11 +533,12 @@ def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
         + ",".join(s.name + "*" * s.many + "?" for s in outputs),
         attrs=forward.attrs,
         infer=infer,
+        ref=rule.ref,
         amp="gray" if forward.amp else "",
         uses_blas=forward.uses_blas,
         complex=forward.complex,
         of=forward.type,
-        **{f.name: getattr(rule, f.name) for f in fields(rule) if f.name not in _OF_RULES},
+        **{f.name: getattr(rule, f.name) for f in fields(Behaviour) if f.name != "infer"},
     )
 
 

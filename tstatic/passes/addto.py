@@ -5,11 +5,12 @@ from __future__ import annotations
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import EMPTY, op_def
 from tstatic.ir.operator import OpRole
+from tstatic.ir.traits import Pairwise
 
 
 def _sums(op: FrozenOp, program: FrozenProgram) -> tuple[str, ...]:
     """Returns the gradients that a sum adds, if a chain can replace it; not 16-bit ones, whose float32 sum is rounded once."""
-    if not op.definition.pairwise or not op.role & OpRole.Backward or not isinstance(op.inputs[0], tuple):
+    if not op.definition.has(Pairwise) or not op.role & OpRole.Backward or not isinstance(op.inputs[0], tuple):
         return ()
     values = op.inputs[0]
     known = all(v != EMPTY and v in program.metas and not program.metas[v].dtype.is_low for v in values)
@@ -31,7 +32,7 @@ def addto(program: FrozenProgram) -> FrozenProgram:
         if not values:
             continue
         replaced.add(index)
-        add = op_def(op.definition.pairwise)
+        add = op_def(op.definition.needs(Pairwise).op)
         attrs = add.complete({})
         (out,) = op.writes()
         total, at = values[0], maker.get(values[0], -1)

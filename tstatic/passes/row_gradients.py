@@ -19,6 +19,7 @@ from tstatic.ir.evaluate import evaluate, infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.ref import NO_REF
+from tstatic.ir.traits import Pairwise, RowGradient
 from tstatic.ir.types import Meta
 from tstatic.ops.update._slots import ROW_MASK, ROWS
 
@@ -66,23 +67,28 @@ def _tables(program: FrozenProgram) -> dict[str, list[FrozenOp]]:
     """Returns the large tables by value, with the backward ops of their lookups, which agree on their attributes."""
     found: dict[str, list[FrozenOp]] = {}
     for op in program.ops:
-        if not op.definition.as_rows:
+        if not op.definition.has(RowGradient):
             continue
         table = _table(op)
         if (meta := program.metas.get(table)) is not None and meta.known and meta.numel >= _LARGE:
             found.setdefault(table, []).append(op)
-    return {t: ops for t, ops in found.items() if len({(o.definition.as_rows, *_attrs(o).items()) for o in ops}) == 1}
+    return {t: ops for t, ops in found.items() if len({(_makes(o).type, *_attrs(o).items()) for o in ops}) == 1}
+
+
+def _makes(lookup: FrozenOp) -> OpDef:
+    """Returns the op that makes the rows of a lookup's gradient."""
+    return op_def(lookup.definition.needs(RowGradient).makes)
 
 
 def _table(lookup: FrozenOp) -> str:
-    entry = lookup.input(op_def(lookup.definition.as_rows).shape_only[0])
+    entry = lookup.input(_makes(lookup).shape_only[0])
     assert isinstance(entry, str)
     return entry
 
 
 def _attrs(lookup: FrozenOp) -> dict[str, Any]:
     """Returns the attributes of the op that makes the rows."""
-    return {n: lookup.attrs[n] for n in op_def(lookup.definition.as_rows).attrs}
+    return {n: lookup.attrs[n] for n in _makes(lookup).attrs}
 
 
 def _follow(
@@ -110,7 +116,7 @@ def _follow(
             return False
         total = program.ops[sums.pop()]
         # Contributions from elsewhere, such as a product with the table, need the zeros.
-        if not total.definition.pairwise or sorted(flat(total.inputs)) != sorted(raw):
+        if not total.definition.has(Pairwise) or sorted(flat(total.inputs)) != sorted(raw):
             return False
         start = flat(total.outputs)[0]
     table.values[start] = None
@@ -162,7 +168,7 @@ def _updates(op: FrozenOp, table: str, gradient: str | None = None) -> bool:
 def _same_rows(made_by: Mapping[str, FrozenOp], mask: Entry, lookups: Sequence[FrozenOp]) -> bool:
     """Returns whether a mask of rows is made from what the lookups read: then the rows of the gradient say the same."""
     parts = [str(mask)]
-    if (last := made_by.get(parts[0])) is not None and last.definition.pairwise:
+    if (last := made_by.get(parts[0])) is not None and last.definition.has(Pairwise):
         parts = list(last.reads())
     counts = [made_by[v] for v in parts if v in made_by]
     read = [set(op.contents()) for op in lookups]
@@ -272,7 +278,7 @@ def _rewrite(program: FrozenProgram, tables: Mapping[str, _Table]) -> FrozenProg
 
 def _rows(op: FrozenOp, name: str, table: _Table, metas: dict[str, Meta]) -> tuple[str, FrozenOp]:
     """Returns the value of a table's rows, and the op that makes them and the rows of the gradient; notes their metadata."""
-    makes, start = op_def(op.definition.as_rows), next(iter(table.values))
+    makes, start = _makes(op), next(iter(table.values))
     rows = f"{start}@ROWS"
     inputs = tuple(
         tuple(flat([one.input(slot.name) for one in table.lookups])) if slot.many else op.input(slot.name)

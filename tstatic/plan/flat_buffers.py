@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.operator import OpRole
+from tstatic.ir.traits import Numbers
 
 PAD = 1024
 """Every tensor begins at a multiple of this number of elements, so that a block of a kernel never holds two tensors; the padding
@@ -31,7 +32,7 @@ def state_buffers(program: FrozenProgram) -> dict[str, list[str]]:
         for slot, _ in op.definition.state:
             value = _one(op, slot)
             # Scalars that the op updates, such as the powers of the betas, do not get a buffer.
-            if value in variable and slot not in op.definition.numbers:
+            if value in variable and slot not in op.definition.slots_of(Numbers):
                 found.setdefault(slot, {})[variable[value]] = None
     return {slot: list(names) for slot, names in found.items()}
 

@@ -9,6 +9,7 @@ from tstatic.errors import TstaticError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp, SubBlock
 from tstatic.ir.opdef import EMPTY
+from tstatic.ir.traits import Recurrent
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.where import show
 
@@ -69,7 +70,8 @@ def _meet(a: Meta, b: Meta) -> Meta:
 
 
 def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
-    names, per_step = op.slot_names, op.definition.per_step
+    names, recurrent = op.slot_names, op.definition.trait(Recurrent)
+    stepped = () if recurrent is None else recurrent.stepped
     steps = UNKNOWN
     given: dict[str, Meta] = {}
     by_slot = {s.name: e for s, e in zip(op.definition.inputs, op.inputs, strict=True)}
@@ -78,8 +80,8 @@ def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
         for name, value in zip(names.get(slot, ()), row, strict=True):
             if value in metas:
                 meta = metas[value]
-                given[name] = meta.with_shape(meta.shape[1:]) if slot in per_step else meta
-                if slot in per_step:
+                given[name] = meta.with_shape(meta.shape[1:]) if slot in stepped else meta
+                if slot in stepped:
                     steps = meta.shape[0]
     if op.definition.infer is not None:
         # Backward ops of control flow: results are shaped like the forward inputs.
@@ -93,8 +95,9 @@ def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
                 metas[entry] = meta
         return
     sub_block = op.sub_blocks[0]
-    carried = op.definition.carried
-    pairs = list(zip(op.attrs[carried[0]], op.attrs[carried[1]], strict=True)) if carried is not None else []
+    pairs: list[tuple[str, str]] = (
+        [] if recurrent is None else list(zip(op.attrs[recurrent.before], op.attrs[recurrent.after], strict=True))
+    )
     # A loop's variables may grow from one round to the next.
     before: dict[str, Meta] = {}
     # Until a pass changes nothing: each may only turn sizes into unknown ones, so it ends.
@@ -113,4 +116,4 @@ def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
         for name, value in zip(names.get(out.name, ()), (entry,) if isinstance(entry, str) else entry, strict=True):
             if name in results:
                 meta = given.get(name, results[name])
-                metas[value] = meta.with_shape((steps, *meta.shape)) if out.name in per_step else meta
+                metas[value] = meta.with_shape((steps, *meta.shape)) if out.name in stepped else meta

@@ -59,6 +59,7 @@ from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.recording import Call
+from tstatic.ir.traits import Waits
 from tstatic.locks import cached_property, rlock
 from tstatic.records import Machine, Recorder
 
@@ -372,7 +373,7 @@ class CudaDevice(CudaGraphs, TorchDevice):
         # Its work is the host's, on copies, where its size depends on values.
         use = "" if op.definition.dynamic is not None else super().block_use(op)
         # A graph finds what others wrote where it was when it was captured; what ends a graph brings new memory each time.
-        return "finds" if use == "makes" and op.definition.waits else use
+        return "finds" if use == "makes" and op.definition.has(Waits) else use
 
     def any_nonzero(self, words: TorchArray, found: TorchArray, stream: Stream) -> list[Call]:
         return [(self._put, (stream, lambda: self.torch.any(words.tensor, out=found.tensor.view(()))))]
@@ -487,7 +488,7 @@ class CudaDevice(CudaGraphs, TorchDevice):
     # ------------------------------------------------------------------------------------------------------------ graphs
     def splits(self, op: FrozenOp, how: str = "") -> str:
         # What waits in the middle of its form.
-        waits = "" if op.body else op.definition.waits
+        waits = "" if op.body else op.definition.why(Waits)
         return super().splits(op, how) or waits or self._no_graphs
 
     @cached_property

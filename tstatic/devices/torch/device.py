@@ -39,6 +39,7 @@ from tstatic.errors import needed_for
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.recording import Call
+from tstatic.ir.traits import SlowOnCpu
 from tstatic.ir.types import DTYPES, Meta
 from tstatic.records import Machine
 from tstatic.shortage import is_shortage, out_of_memory
@@ -449,7 +450,7 @@ class TorchDevice(ImmediateDevice):
         if op.body or op.sub_blocks or torch_form(definition) is None:
             return False
         # The host may read what the device of the other tensors does not delay.
-        if definition.slow_on_cpu and self.place == "cpu" and not self.deferred:
+        if definition.has(SlowOnCpu) and self.place == "cpu" and not self.deferred:
             return False
         return not definition.host_reason_of(given)
 

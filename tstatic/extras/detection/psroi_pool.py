@@ -98,9 +98,9 @@ register(OpDef(
         "pooled_width": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"), "spatial_scale": 1.0,
     },
     infer=_infer, ref=_ref,
-    host=READS_BOXES, lower=_lower,
+    traits=(READS_BOXES,), lower=_lower,
     grad=GradOp(f"{SLOTS}, Out@GRAD -> X@GRAD", ref=_grad_ref,
-    host=READS_BOXES, lower=torch_gradient(_lower, 4, (0,))),
+    traits=(READS_BOXES,), lower=torch_gradient(_lower, 4, (0,))),
     domain=Domain(
         cases=(
             Case(((2, 8, 5, 4), (2, 4), (2,)), {"output_channels": 2, "pooled_height": 2, "pooled_width": 2}),

@@ -156,10 +156,10 @@ register(OpDef(
         "spatial_scale": 1.0, "sampling_ratio": -1, "aligned": False,
     },
     infer=_infer, ref=_ref,
-    host=READS_BOXES, lower=_lower,
+    traits=(READS_BOXES,), lower=_lower,
     grad=GradOp(
         f"{SLOTS}, Out@GRAD -> X@GRAD", ref=_grad_ref,
-        host=READS_BOXES, lower=torch_gradient(_lower, 4, (0,)),
+        traits=(READS_BOXES,), lower=torch_gradient(_lower, 4, (0,)),
     ),
     domain=Domain(
         cases=(

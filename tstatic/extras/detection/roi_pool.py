@@ -108,10 +108,10 @@ register(OpDef(
         "pooled_width": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"), "spatial_scale": 1.0,
     },
     infer=_infer, ref=_ref,
-    host=READS_BOXES, lower=_lower,
+    traits=(READS_BOXES,), lower=_lower,
     grad=GradOp(
         f"{SLOTS}, Argmax, Out@GRAD -> X@GRAD", ref=_grad_ref,
-        host=READS_BOXES, lower=_grad_lower, shape_only=("X",),
+        traits=(READS_BOXES,), lower=_grad_lower, shape_only=("X",),
     ),
     domain=Domain(
         cases=(

@@ -265,9 +265,9 @@ register(OpDef(
         "downsample_ratio": Attr(32, "int", lambda v: None if v > 0 else "a number above 0"), "use_label_smooth": True,
         "scale_x_y": 1.0,
     },
-    infer=_infer, ref=_ref, host=READS_BOXES, lower=_lower, amp="black", indices=_INDICES,
+    infer=_infer, ref=_ref, traits=(READS_BOXES,), lower=_lower, amp="black", indices=_INDICES,
     grad=GradOp(
-        f"{_INPUTS}, ObjectnessMask, Loss@GRAD -> X@GRAD", ref=_grad_ref, host=READS_BOXES, lower=_grad_lower,
+        f"{_INPUTS}, ObjectnessMask, Loss@GRAD -> X@GRAD", ref=_grad_ref, traits=(READS_BOXES,), lower=_grad_lower,
         indices=_INDICES,
     ),
     domain=Domain(

@@ -155,7 +155,7 @@ register(OpDef(
         "num_chunk_types": Attr(kind="int"), "chunk_scheme": Attr("IOB", "str", one_of(*SCHEMES)),
         "excluded_chunk_types": Attr((), "ints"),
     },
-    infer=_infer, ref=_ref, host=READS_LENGTHS, lower=_lower,
+    infer=_infer, ref=_ref, traits=(READS_LENGTHS,), lower=_lower,
     indices=tuple(Index(slot, _tags, some=True) for slot in ("Inference", "Label")),
     domain=Domain(
         cases=(

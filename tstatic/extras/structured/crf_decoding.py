@@ -84,7 +84,7 @@ def _lower(torch: Any, emission: Any, transition: Any, label: Any, length: Any, 
 
 register(OpDef(
     "crf_decoding", "Emission, Transition, Label?, Length?, Emission@LOD? -> ViterbiPath", infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, lod="Emission", amp="black",
+    traits=(READS_LENGTHS,), lower=_lower, lod="Emission", amp="black",
     indices=(Index("Length", lambda emission, *rest: emission.shape[1] + 1, some=True),),
     domain=Domain(
         cases=(*(Case((*c.shapes[:2], None, *c.shapes[3:])) for c in CASES), CASES[0]), values=VALUES, floats=FLOATS,

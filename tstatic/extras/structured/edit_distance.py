@@ -120,7 +120,7 @@ _TOKENS = ValueRange(0, 3, dtype="int64")
 
 register(OpDef(
     "edit_distance", "Hyps, Refs, HypsLength?, RefsLength?, Hyps@LOD?, Refs@LOD? -> SequenceNum, Out",
-    attrs={"normalized": False}, infer=_infer, ref=_ref, host=READS_LENGTHS, lower=_lower,
+    attrs={"normalized": False}, infer=_infer, ref=_ref, traits=(READS_LENGTHS,), lower=_lower,
     indices=(
         Index("HypsLength", lambda hyps, *rest: hyps.shape[1] + 1, some=True),
         Index("RefsLength", lambda hyps, refs, *rest: refs.shape[1] + 1, some=True),

@@ -246,11 +246,11 @@ _INDICES = (Index("Label", lambda emission, *rest: emission.shape[-1], some=True
 
 register(OpDef(
     "linear_chain_crf", "Emission, Transition, Label, Length?, Emission@LOD? -> LogLikelihood", infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
+    traits=(READS_LENGTHS,), lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
     paddle=respelled(notes=dict.fromkeys(("Alpha", "EmissionExps", "TransitionExps"), "float32")),
     grad=GradOp(
         "Emission, Transition, Label, Length?, Emission@LOD?, LogLikelihood@GRAD -> Emission@GRAD, Transition@GRAD",
-        ref=_grad_ref, host=READS_LENGTHS, lower=_grad_lower, indices=_INDICES,
+        ref=_grad_ref, traits=(READS_LENGTHS,), lower=_grad_lower, indices=_INDICES,
         instead="pad the sequences and write the recursion over the steps with exp, log and sums in a Python loop",
     ),
     domain=Domain(cases=CASES, values=VALUES, floats=FLOATS), onnx="no composition of ONNX's operators is written for it",

@@ -343,7 +343,7 @@ def _grad_lower(
 
 register(OpDef(
     "warpctc", "Logits, Label, LogitsLength?, LabelLength?, Logits@LOD?, Label@LOD? -> Loss, WarpCTCGrad~",
-    attrs={"blank": 0, "norm_by_times": False}, infer=_infer, ref=_ref, host=READS_LENGTHS, lower=_lower, amp="black",
+    attrs={"blank": 0, "norm_by_times": False}, infer=_infer, ref=_ref, traits=(READS_LENGTHS,), lower=_lower, amp="black",
     indices=(Index("Label", lambda logits, *rest: logits.shape[-1], some=True),),
     grad=GradOp(
         "WarpCTCGrad, LogitsLength?, Logits@LOD?, Loss@GRAD -> Logits@GRAD", ref=_grad_ref, lower=_grad_lower,

@@ -166,7 +166,7 @@ def _lower(torch: Any, x: Any, label: Any, steps: Any, counts: Any, *, blank: in
 
 register(OpDef(
     "warprnnt", "input, label, input_lengths, label_lengths -> loss, warprnntgrad~",
-    attrs={"blank": 0, "fastemit_lambda": 0.0}, infer=_infer, ref=_ref, host=READS_LENGTHS, lower=_lower, amp="black",
+    attrs={"blank": 0, "fastemit_lambda": 0.0}, infer=_infer, ref=_ref, traits=(READS_LENGTHS,), lower=_lower, amp="black",
     indices=(
         Index("label", lambda x, *rest: x.shape[3], fix="check the labels that are fed, or the number of classes ({size})"),
         Index("input_lengths", lambda x, *rest: x.shape[1] + 1, least=1),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tstatic.fusion.codegen.define import is_elementwise, works_on_rows
 from tstatic.fusion.codegen.matrix.products import is_product
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.traits import Activation
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Chain:
 
 PRODUCT = Link("a matrix product", lambda op: is_product(op.definition))
 SOFTMAX = Link("a softmax", lambda op: op.type == "softmax")
-ACTIVATION = Link("an activation", lambda op: op.definition.activation)
+ACTIVATION = Link("an activation", lambda op: op.definition.has(Activation))
 ELEMENTWISE = Link("an operator per element", lambda op: is_elementwise(op.definition))
 ALONG_ROWS = Link("a loss or another operator along rows", lambda op: works_on_rows(op.definition))
 ANY = Link(

@@ -9,6 +9,7 @@ from tstatic.errors import ProgramTypeError, shown
 from tstatic.fusion.engine.view import View
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
+from tstatic.ir.traits import Activation
 
 
 class Value:
@@ -91,7 +92,7 @@ def one(entry: object) -> str | None:
 def activations() -> tuple[str, ...]:
     """Returns the types of the ops that are loaded and whose definitions say that they are activations."""
     # Those of a program are loaded; to load all takes half a second.
-    return tuple(type for type, definition in [*OPS.loaded.items()] if definition.activation)
+    return tuple(type for type, definition in [*OPS.loaded.items()] if definition.has(Activation))
 
 
 def activation_grads() -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from tstatic.fusion.engine.view import View
 from tstatic.fusion.rewrites.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.rewrites.recompute import recompute
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.traits import Activation
 from tstatic.ir.types import Meta
 
 
@@ -100,14 +101,14 @@ def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
     if out in view.fetched or out in view.kept or len(readers) != 2 or index in view.forbidden:
         return None
     act, gradient = (view.ops[i] for i in readers)
-    if not act.definition.activation or gradient.type != f"{act.type}_grad":
+    if not act.definition.has(Activation) or gradient.type != f"{act.type}_grad":
         return None
     if gradient.input("Out@GRAD") == out or not view.forbidden.isdisjoint(readers):
         return None
     # An activation before the add would be fused with it, and the sum would be written anyway.
     makers = [view.ops[view.maker[v]] for v in add.reads() if v in view.maker]
     if any(
-        m.definition.activation
+        m.definition.has(Activation)
         or m.type == "scale"
         or (compiler and (is_elementwise(m.definition) or works_on_rows(m.definition)))
         for m in makers

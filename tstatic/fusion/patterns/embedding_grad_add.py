@@ -20,6 +20,7 @@ from tstatic.fusion.engine.reasons import MatchRejected
 from tstatic.fusion.engine.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
+from tstatic.ir.traits import Pairwise, RowGradient
 from tstatic.ir.types import Meta
 
 
@@ -32,7 +33,7 @@ def rewritten(fusion: Fusion, program: FrozenProgram, metas: dict[str, Meta], lo
         metas: Metadata of all its values; those of new ones are added.
         log: Gets the records.
     """
-    if not any(op.definition.adds_rows for op in program.ops):
+    if not any(op.definition.has(RowGradient) for op in program.ops):
         return program
     view = View(program, metas)
     names = dict(program.names)
@@ -69,10 +70,11 @@ def rewritten(fusion: Fusion, program: FrozenProgram, metas: dict[str, Meta], lo
 def _sums(view: View) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yields the ops that add values of one shape, alone or two at a time, and these values."""
     # A sum that the pass `addto` has turned into adds of pairs counts, too.
-    pairs = {op.definition.pairwise for op in view.ops} | {op_def("sum").pairwise}
+    folds = (*(op.definition for op in view.ops), op_def("sum"))
+    pairs = {pairwise.op for one in folds if (pairwise := one.trait(Pairwise))}
     for index, op in enumerate(view.ops):
         values = tuple(op.reads())
-        if len(values) < 2 or op.body or not (op.definition.pairwise or op.type in pairs):
+        if len(values) < 2 or op.body or not (op.definition.has(Pairwise) or op.type in pairs):
             continue
         (out,) = op.writes()
         # One of another type or shape would be broadcast, or cast.
@@ -82,7 +84,7 @@ def _sums(view: View) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 def _is_lookup(view: View, value: str) -> bool:
     index = view.maker.get(value)
-    return index is not None and bool(view.ops[index].definition.adds_rows)
+    return index is not None and view.ops[index].definition.has(RowGradient)
 
 
 def _check(view: View, value: str, total: int) -> None:
@@ -120,7 +122,7 @@ def _in_place(
         made.append(replace(op, inputs=(others,), outputs=(total,), role_var=()))
     for number, value in enumerate(taken, 1):
         lookup = view.ops[view.maker[value]]
-        adds = op_def(lookup.definition.adds_rows)
+        adds = op_def(lookup.definition.needs(RowGradient).adds)
         result = out if number == len(taken) else _new(f"{out}@ROWS{number}", out, metas, names)
         inputs = (total, *(lookup.input(slot.name) for slot in adds.inputs[1:]))
         attrs = {name: lookup.attrs[name] for name in adds.attrs}
@@ -146,7 +148,7 @@ def _new(name: str, like: str, metas: dict[str, Meta], names: dict[str, str]) ->
 
 _CHAIN = Chain(
     (
-        Link("a gradient of a lookup", lambda op: bool(op.definition.adds_rows)),
+        Link("a gradient of a lookup", lambda op: op.definition.has(RowGradient)),
         Link("a sum of gradients", lambda op: op.type == "sum"),
     ),
     "a table that is looked up has a second gradient, of a product or another lookup",

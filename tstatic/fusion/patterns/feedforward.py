@@ -53,6 +53,7 @@ from tstatic.fusion.rewrites.identity_gradients import pass_on_to_products
 from tstatic.fusion.rewrites.redrawn import draw_again
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import GRAD, op_def
+from tstatic.ir.traits import Activation
 from tstatic.ir.types import Meta
 
 
@@ -139,7 +140,7 @@ def _core(view: View, first: int) -> Found | None:
     bias = adds_bias(view, value)
     if bias is not None:
         found["bias1"], value = bias, output_of(view.ops[bias], "Out")
-    act = next((i for i in view.readers.get(value or "", ()) if view.ops[i].definition.activation), None)
+    act = next((i for i in view.readers.get(value or "", ()) if view.ops[i].definition.has(Activation)), None)
     if act is not None:
         found["act"], value = act, output_of(view.ops[act], "Out")
         dropout = reader_of(view, value, "X", "dropout")
@@ -271,7 +272,7 @@ def _gradient_core(view: View, second: int) -> Found | None:
 
 def _is_activation_gradient(op: FrozenOp) -> bool:
     kind = op.type.removesuffix("_grad")
-    return op.type.endswith("_grad") and not op.body and op.definition.of == kind and op_def(kind).activation
+    return op.type.endswith("_grad") and not op.body and op.definition.of == kind and op_def(kind).has(Activation)
 
 
 def _fused_gradient(view: View, found: Found) -> Fused:

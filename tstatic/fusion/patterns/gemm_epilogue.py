@@ -25,6 +25,7 @@ from tstatic.fusion.rewrites.redrawn import draw_again
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.operator import OpRole
+from tstatic.ir.traits import Activation, Redrawn
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 
 MOST_OPS = 12
@@ -61,7 +62,7 @@ def _joins(view: View, product: FrozenOp, index: int, value: str) -> bool:
     op = view.ops[index]
     return (
         not (op.body or op.sub_blocks)
-        and (is_elementwise(op.definition) or op.definition.redrawn is not None)
+        and (is_elementwise(op.definition) or op.definition.has(Redrawn))
         and value in op.contents()
         and op.role & _PHASE == product.role & _PHASE
         and all(v in view.metas for v in (*op.reads(), *op.writes()))
@@ -89,7 +90,7 @@ def _follow(view: View, start: int, value: str, types: Sequence[str] = (), masks
             break
         index = joining[0]
         unfit = _unfit(view, (last, index), value, followers)
-        if unfit is None and not masks and view.ops[index].definition.redrawn is not None:
+        if unfit is None and not masks and view.ops[index].definition.has(Redrawn):
             unfit = MatchRejected(
                 "RANDOM", f"{view.ops[index].type} reads a mask that is stored", "do not fetch the mask"
             )
@@ -133,7 +134,7 @@ def _misplaced(view: View, op: FrozenOp, value: str) -> MatchRejected | None:
     # The engine and the kernel have codes of their own for these.
     if UNKNOWN in sizes or 0 in sizes:
         return None
-    if op.definition.redrawn is not None:
+    if op.definition.has(Redrawn):
         return None
     formula = view.formulas.of(op)
     if formula is None:
@@ -286,7 +287,7 @@ def _fuse(view: View, index: int, tail: tuple[int, ...], total: tuple[int, ...])
     inside = {index, *tail}
     shape = view.metas[str(op.output("Out"))].shape
     out = _results(view, op, tail[-1], shape)[0]
-    act = next((o for o in ops if o.definition.activation), None)
+    act = next((o for o in ops if o.definition.has(Activation)), None)
     needed = set(view.needed(inside)) - {out}
     # Paddle's op saves one value; others are outputs without a name there.
     saved = next((v for o in (op, *ops) for v in o.writes() if v in needed and view.metas[v].dtype.is_float), None)
@@ -320,7 +321,7 @@ def _fuse_backward(
 
 
 def _activation_grad(op: FrozenOp) -> bool:
-    return bool(op.definition.of) and op_def(op.definition.of).activation
+    return bool(op.definition.of) and op_def(op.definition.of).has(Activation)
 
 
 def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:

@@ -15,6 +15,7 @@ from tstatic.fusion.engine.reasons import MatchRejected
 from tstatic.fusion.engine.view import View
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import GRAD, OpDef, op_def
+from tstatic.ir.traits import Softmax
 from tstatic.ir.types import UNKNOWN, Shape, numel
 
 MOST_OPS = 8
@@ -83,7 +84,7 @@ def loss_of(view: View, product: int) -> int | None:
             elif depth < MOST_OPS and index not in seen and not op.definition.of and not op.body:
                 seen.add(index)
                 definition = op.definition
-                if is_elementwise(definition) or definition.softmax is not None or reshaped(view, op) is not None:
+                if is_elementwise(definition) or definition.has(Softmax) or reshaped(view, op) is not None:
                     pending += [(v, depth + 1) for v in op.writes()]
     return min(found, default=None)
 

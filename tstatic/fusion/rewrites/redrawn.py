@@ -10,6 +10,7 @@ from tstatic.fusion.engine.reasons import MatchRejected
 from tstatic.fusion.engine.view import View
 from tstatic.fusion.rewrites.moves import refusal
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.traits import Redrawn
 from tstatic.ir.types import UNKNOWN, Meta
 
 
@@ -23,7 +24,7 @@ def draw_again(program: FrozenProgram, metas: Mapping[str, Meta], only: Collecti
         metas: Metadata of all its values, with the sizes of this run.
         only: Indices of the gradients that may draw; ``None`` for all.
     """
-    if not any(op.definition.redrawn is not None for op in program.ops):
+    if not any(op.definition.has(Redrawn) for op in program.ops):
         return program
     view = View(program, metas)
     changed: dict[int, FrozenOp] = {}
@@ -58,7 +59,7 @@ def why_stored(view: View, op: FrozenOp) -> MatchRejected:
     *_, mask = op.writes()
     if UNKNOWN in view.metas[mask].shape:
         return MatchRejected("DYNAMIC", f"the size of '{mask}' is known only when the program runs")
-    gradients = {i for i in view.readers.get(mask, ()) if view.ops[i].definition.redrawn is not None}
+    gradients = {i for i in view.readers.get(mask, ()) if view.ops[i].definition.has(Redrawn)}
     return refusal(view, mask, gradients) or MatchRejected("RANDOM", reader=op.type)
 
 
@@ -76,8 +77,8 @@ def _is_drawable(op: FrozenOp, metas: Mapping[str, Meta]) -> bool:
 
 def _redrawn(reader: FrozenOp, maker: FrozenOp, value: str) -> FrozenOp | None:
     """Returns a gradient that draws what it reads as ``value``; ``None`` for any other reader."""
-    definition = reader.definition.redrawn
-    if definition is None or definition.of != maker.type:
+    redrawn = reader.definition.trait(Redrawn)
+    if redrawn is None or (definition := redrawn.op).of != maker.type:
         return None
     slots = dict(zip((s.name for s in reader.definition.inputs), reader.inputs, strict=True))
     if {n for n, e in slots.items() if e == value} != slots.keys() - definition.input_slots.keys():

@@ -14,6 +14,7 @@ from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import GRAD, GradContext, Index, OpSpec, op_def
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
+from tstatic.ir.traits import Softmax
 from tstatic.ir.types import DType, Meta, Shape
 from tstatic.ops.base.rows import row_axis
 from tstatic.ops.base.shapes import emit_one
@@ -154,10 +155,10 @@ def softmax_input(p: Variable, axis: int) -> Variable | None:
         written.update(op.output_arg_names)
         if p.name not in written:
             continue
-        slots = op_def(op.type).softmax
-        if slots is None or not op.attrs.get("use_softmax", True) or op.outputs[slots[1]] != (p.name,):
+        known = op_def(op.type).trait(Softmax)
+        if known is None or not op.attrs.get("use_softmax", True) or op.outputs[known.output] != (p.name,):
             return None
-        (name,) = op.inputs[slots[0]]
+        (name,) = op.inputs[known.input]
         same_axis = row_axis(len(p.shape), op.attrs["axis"]) == at
         return block._find_var_recursive(name) if same_axis and name not in written else None
     return None

@@ -11,6 +11,7 @@ from tstatic.ir.checks import FLOATS, NUMBERS, check_dtype
 from tstatic.ir.opdef import DERIVE, NO_ATTRS, Complex, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
+from tstatic.ir.traits import Trait
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops.base.shapes import emit_one
 from tstatic.ops.base.torch_out import torch_function
@@ -55,7 +56,7 @@ def unary_op(
     attrs: Mapping[str, Any] = NO_ATTRS,
     infer: Callable[..., Meta] = infer_float,
     amp: str = "gray",
-    activation: bool = False,
+    traits: tuple[Trait, ...] = (),
     values: ValueRange | None = None,
     samples: tuple[Mapping[str, Any], ...] = (NO_ATTRS,),
     others: tuple[str, ...] = (),
@@ -77,7 +78,7 @@ def unary_op(
         attrs: Attributes.
         infer: The shape rule.
         amp: What mixed precision does with it.
-        activation: Whether fusions of activations take it.
+        traits: What it states about itself, as :class:`~tstatic.ir.traits.Activation`.
         values: Which values of ``x`` tests draw.
         samples: Attributes that tests use.
         others: Dtypes that it takes beside floats.
@@ -103,7 +104,7 @@ def unary_op(
     rule = DERIVE if reads else None
     register(OpDef(
         type, "X -> Out", attrs=attrs, pointwise={"Out": text}, infer=infer, lower=lower, amp=amp,
-        activation=activation, paddle=paddle, complex=complex, onnx=onnx,
+        traits=traits, paddle=paddle, complex=complex, onnx=onnx,
         grad=GradOp(", ".join((*reads, "Out@GRAD")) + " -> X@GRAD", pointwise={"X@GRAD": gradient}, grad=rule,
                     lower=lower_gradient),
         domain=Domain(

@@ -15,6 +15,7 @@ from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.tensor_array import copied, zeros_like
+from tstatic.ir.traits import MayLack
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.logs import warn_user
 from tstatic.no_effect import no_effect
@@ -63,10 +64,10 @@ def _grad(x: Arrays, mask: Any, grad: Any, dx: Any) -> list[Any]:
 
 register(OpDef(
     "select_input", "X*, Mask -> Out", infer=_infer, ref=_ref,
-    host=READS_CHOICE, lower=lambda torch, x, mask: x[int(mask)].clone(),
+    traits=(READS_CHOICE,), lower=lambda torch, x, mask: x[int(mask)].clone(),
     grad=GradOp(
         "X*, Mask, Out@GRAD -> X@GRAD*", ref=_grad,
-        host=READS_CHOICE, lower=lambda torch, x, mask, g: (
+        traits=(READS_CHOICE,), lower=lambda torch, x, mask, g: (
             [g.clone() if i == int(mask) else torch.zeros_like(v) for i, v in enumerate(x)],
         ),
         shape_only=("X",),
@@ -176,10 +177,10 @@ register(OpDef(
     attrs={
         "sub_block": Attr(kind="block"), "is_scalar_condition": Attr.idle(True, "the condition always has one element"),
     },
-    ref=_run_branch, objects=("Scope",), may_lack=("Input",),
+    ref=_run_branch, objects=("Scope",), traits=(MayLack(("Input",)),),
     grad=GradOp(
         "Cond*, Input*, Out*, Out@GRAD*, Scope -> Input@GRAD*", ref=_run_branch_grad, shape_only=("Input", "Out"),
-        may_lack=("Input",),
+        traits=(MayLack(("Input",)),),
     ),
 ))  # fmt: skip
 

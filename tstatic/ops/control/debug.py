@@ -15,6 +15,7 @@ from tstatic.ir.checks import check_dtype, check_one_element
 from tstatic.ir.export import respell
 from tstatic.ir.opdef import LOD, Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.traits import MayLack
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import no_effect
 
@@ -120,7 +121,7 @@ def _phase(value: Any) -> str | None:
 
 
 register(OpDef(
-    "print", f"In, In{LOD}*? -> Out", lod="In", may_lack=(f"In{LOD}",),
+    "print", f"In, In{LOD}*? -> Out", lod="In", traits=(MayLack((f"In{LOD}",)),),
     attrs={
         "first_n": -1, "message": "", "summarize": 20, "print_tensor_name": True, "print_tensor_type": True,
         "print_tensor_shape": True, "print_tensor_layout": True, "print_tensor_lod": True,

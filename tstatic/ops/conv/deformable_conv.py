@@ -218,7 +218,7 @@ register(OpDef(
     uses_blas=True, amp="black",
     grad=GradOp(
         "Input, Offset, Mask?, Filter, Output@GRAD -> Input@GRAD, Offset@GRAD, Mask@GRAD, Filter@GRAD",
-        ref=_grad_ref, host=NO_GRADIENT_CALL, lower=torch_gradient(_lower, 4, (0, 1, 2, 3)),
+        ref=_grad_ref, traits=(NO_GRADIENT_CALL,), lower=torch_gradient(_lower, 4, (0, 1, 2, 3)),
     ),
     domain=Domain(
         cases=_CASES, values={"Offset": ValueRange(-1.6, 1.6, avoid=_GAPS), "Mask": ValueRange(0.2, 1.0)},

@@ -14,6 +14,7 @@ from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.torch_tables import fresh
+from tstatic.ir.traits import SlowOnCpu
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops.base.low import in_float32, torch_wide
 from tstatic.ops.base.sliding import (
@@ -218,7 +219,7 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence[Ar
     avg_pool_grad(gradient, target, pooling.bounds, scratch, pooling.extents(attrs["exclusive"]))
 
 
-_SLOW = "torch looks at one element at a time there, and a maximum's gradient needs its places again"
+_SLOW = SlowOnCpu("torch looks at one element at a time there, and a maximum's gradient needs its places again")
 
 
 def _torch_function(torch: Any, name: str, rank: int) -> Any:
@@ -422,13 +423,13 @@ def _register_pool(type: str, rank: int, cases: tuple[Case, ...]) -> None:
             "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
             "data_format": layout_attr(layout),
         },
-        infer=infer, ref=plain(_ref, _scratch, recorded=True), lower=_lower, slow_on_cpu=_SLOW,
+        infer=infer, ref=plain(_ref, _scratch, recorded=True), lower=_lower, traits=(_SLOW,),
         split=split_batch, cost=_cost,
         grad=GradOp(
             "X, Out, Out@GRAD -> X@GRAD",
             ref=plain(_grad_ref, _grad_scratch, recorded=True),
             lower=_grad_lower,
-            slow_on_cpu=_SLOW,
+            traits=(_SLOW,),
             split=split_batch,
             cost=_grad_cost,
         ),

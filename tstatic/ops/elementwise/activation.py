@@ -8,6 +8,7 @@ from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, ValueRange, export, 
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.split import ELEMENTS, FIRST, Split
+from tstatic.ir.traits import Activation
 from tstatic.ir.types import Meta
 from tstatic.ops.base.call_ref import CallRef
 from tstatic.ops.base.low import torch_wide
@@ -17,10 +18,10 @@ from tstatic.tuned.special import gelu as gelu_kernel
 from tstatic.tuned.special import gelu_grad as gelu_grad_kernel
 from tstatic.tuned.special import special_scratch
 
-unary_op("sigmoid", "sigmoid(x)", "dout * (1 - out) * out", "sigmoid", activation=True, complex="holomorphic")
+unary_op("sigmoid", "sigmoid(x)", "dout * (1 - out) * out", "sigmoid", traits=(Activation(),), complex="holomorphic")
 # exp of minus the absolute value is at most 1: no sum overflows, and log1p keeps the digits of small ones.
 unary_op("logsigmoid", "minimum(x, 0) - log1p(exp(-abs(x)))", "dout / (1 + exp(x))", "nn.functional.logsigmoid")
-unary_op("tanh", "tanh(x)", "dout * (1 - out * out)", "tanh", activation=True, complex="holomorphic")
+unary_op("tanh", "tanh(x)", "dout * (1 - out * out)", "tanh", traits=(Activation(),), complex="holomorphic")
 # Beside 0 the difference cancels.
 unary_op(
     "tanh_shrink", "x - tanh(x)", "dout * square(tanh(x))",
@@ -45,12 +46,12 @@ unary_op(
     "dout * sigmoid(x) * (1 + x * (1 - sigmoid(x)))",
     "nn.functional.silu",
     ulps=8,
-    activation=True,
+    traits=(Activation(),),
 )
 unary_op(
     "swish", "x / (1 + exp(-beta * x))", "dout * sigmoid(beta * x) * (1 + beta * x * (1 - sigmoid(beta * x)))",
     attrs={"beta": 1.0}, samples=({"beta": 1.0}, {"beta": 1.7}), ulps=8,
-    activation=True,
+    traits=(Activation(),),
 )  # fmt: skip
 unary_op(
     "mish", "x * tanh(where(x > threshold, x, log1p(exp(x))))",
@@ -331,7 +332,7 @@ register(OpDef(
         ref=_GRAD_REF, split=Split(ELEMENTS, FIRST), grad=DERIVE, lower=_gelu_grad_lower,
     ),
     lower=_gelu_lower,
-    amp="gray", activation=True, domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),
+    amp="gray", traits=(Activation(),), domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),
 ))  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.pointwise import torch_lowering
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
+from tstatic.ir.traits import Activation
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops.base.low import torch_wide
 from tstatic.ops.base.one_input import infer_float, unary, unary_op
@@ -73,7 +74,7 @@ unary_op(
     _lower_relu,
     values=_KINK,
     ulps=0,
-    activation=True,
+    traits=(Activation(),),
     onnx=lambda g, x: g("Relu", x),
     lower_gradient=_lower_relu_back,
 )
@@ -81,13 +82,13 @@ unary_op(
     "relu6", "minimum(maximum(x, 0), threshold)", "where((out > 0) & (out < threshold), dout, 0)",
     lambda torch, x, threshold, *, out=None: torch_function("nn.functional.hardtanh")(torch, x, 0.0, threshold, out=out),
     attrs={"threshold": 6.0}, samples=({}, {"threshold": 1.0}), values=ValueRange(-2.0, 8.0, avoid=(0.0, 1.0, 6.0)), ulps=0,
-    activation=True,
+    traits=(Activation(),),
 )  # fmt: skip
 # Its gradient reads X: with a negative alpha the output's sign says nothing.
 unary_op(
     "leaky_relu", "where(x > 0, x, alpha * x)", "where(x > 0, dout, alpha * dout)", "nn.functional.leaky_relu",
     attrs={"alpha": 0.02}, samples=({"alpha": 0.02}, {"alpha": -0.5}), values=_KINK, ulps=1,
-    activation=True, onnx=lambda g, x, *, alpha: g("LeakyRelu", x, alpha=alpha),
+    traits=(Activation(),), onnx=lambda g, x, *, alpha: g("LeakyRelu", x, alpha=alpha),
 )  # fmt: skip
 unary_op(
     # Reads X and Out: alpha (exp(x) - 1) + alpha is alpha exp(x), without a second exponential.
@@ -145,7 +146,7 @@ unary_op(
     _lower_hard_swish, attrs={"threshold": 6.0, "scale": 6.0, "offset": 3.0},
     samples=({}, {"threshold": 2.0, "scale": 3.0, "offset": 1.0}),
     values=ValueRange(-4.0, 4.0, avoid=(-3.0, -1.0, 1.0, 3.0)),
-    activation=True,
+    traits=(Activation(),),
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, export, r
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Slots
 from tstatic.ir.split import ELEMENTS, FIRST, Split
+from tstatic.ir.traits import Pairwise
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ops.base.low import torch_wide
 from tstatic.ops.base.shapes import emit_one, written
@@ -101,7 +102,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 register(OpDef(
     "sum", "X* -> Out", lod="X", infer=_infer, ref=FoldRef(), lower=_lower, grad=_grad, split=Split(ELEMENTS, FIRST), amp="black",
-    pairwise="elementwise_add",
+    traits=(Pairwise("elementwise_add"),),
     domain=Domain(
         cases=tuple(Case(([s] * n,)) for s, n in (((3, 4), 2), ((5,), 1), ((), 3), ((0,), 2), ((2, 1, 3), 5), ((33,), 4))),
         others=("int64", "int32", "complex64"), ulps=2,

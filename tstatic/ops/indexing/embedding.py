@@ -13,6 +13,7 @@ from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, Index, OpD
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
+from tstatic.ir.traits import RowGradient
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32, int64
 from tstatic.ops.base.gradients import grad_is_forward_op
 from tstatic.ops.base.indexing import add_rows, torch_groups
@@ -133,8 +134,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
             lower=_grad_lower,
             cost=_grad_cost,
             shape_only=("W",),
-            as_rows="embedding_grad_rows",
-            adds_rows="embedding_grad_add",
+            traits=(RowGradient("embedding_grad_rows", "embedding_grad_add"),),
             indices=(_ROWS,),
             grad=grad_is_forward_op(type, "W", keep=("Ids",)),
         ),

@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.ir.checks import FLOATS, INTEGERS, check_dtype, check_has_shape, check_rank, check_same_dtype, check_size
 from tstatic.ir.opdef import Attr, Case, Cost, Domain, Index, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import ABSENT
+from tstatic.ir.traits import ManyCalls
 from tstatic.ir.types import Meta
 from tstatic.ops.base.indexing import add_rows, torch_groups
 from tstatic.ops.base.low import torch_wide, up
@@ -82,7 +83,7 @@ register(OpDef(
     "embedding_grad_add", "X, Ids, Out@GRAD -> Out", attrs={"padding_idx": Attr(-1, "int")}, infer=_infer, ref=_ref,
     lower=_lower, cost=_cost, inplace=(("X", "Out"),), amp="gray", paddle=ABSENT,
     onnx="it is part of a backward pass",
-    many_calls="rows of 16 bits are summed in float32 first, which takes a sort; float32 is one call and a copy",
+    traits=(ManyCalls("rows of 16 bits are summed in float32 first, which takes a sort; float32 is one call and a copy"),),
     indices=(
         Index("Ids", lambda x, ids, dout: x.shape[0], name="Ids of an embedding lookup",
               fix="check the ids that are fed, or make the table larger"),

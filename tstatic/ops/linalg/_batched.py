@@ -11,6 +11,7 @@ from tstatic.errors import NumericsError, ShapeError
 from tstatic.ir.checks import ANY_RANK, check_dtype, check_rank
 from tstatic.ir.opdef import NO_ATTRS, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import PaddleForm
+from tstatic.ir.traits import Trait, Waits
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.base.host import NO_GRADIENT_CALL
 from tstatic.tuned._common import Array
@@ -63,8 +64,9 @@ def stored(function: Callable[..., Any], outs: Sequence[Array | None], *arrays: 
             np.copyto(out, value, casting="unsafe")
 
 
-SINGULAR = "a singular matrix is an error, which the host has to raise"
-CONVERGED = "a decomposition that does not converge is an error, which the host has to raise"
+SINGULAR = Waits("a singular matrix is an error, which the host has to raise")
+INDEFINITE = Waits("a matrix that is not positive definite is an error, which the host has to raise")
+CONVERGED = Waits("a decomposition that does not converge is an error, which the host has to raise")
 
 
 def matrix_op(
@@ -80,8 +82,8 @@ def matrix_op(
     attrs: Mapping[str, Any] = NO_ATTRS,
     regular: Sequence[str] = ("Input", "X"),
     ulps: float = 4096.0,
-    waits: str = "",
-    back_waits: str = "",
+    traits: tuple[Trait, ...] = (),
+    back_traits: tuple[Trait, ...] = (),
     paddle: PaddleForm | None = None,
     onnx: Callable[..., Any] | str = "ONNX does not decompose or invert matrices",
 ) -> None:
@@ -99,7 +101,7 @@ def matrix_op(
         torch_back: As ``back``, in torch; without it the gradient is computed on the host, and torch's own is what tests compare.
         attrs: Attributes.
         regular: Slots for which tests draw well-conditioned matrices.
-        waits, back_waits: Why the host waits for the device in ``torch_function`` and in ``torch_back``.
+        traits, back_traits: What the op and its backward op state about themselves, as :class:`~tstatic.ir.traits.Waits`.
         paddle: How Paddle's files have it.
         onnx: Its form in ONNX, or why it has none.
         ulps: The tolerance, in units in the last place: what rounding makes of a condition number of some hundreds.
@@ -133,18 +135,16 @@ def matrix_op(
     grad = None
     if back is not None:
         # Without this, the gradients of outputs that nothing reads would be missing instead of zero.
-        host = "" if torch_back is not None else NO_GRADIENT_CALL
         given = ", ".join([*ins, *outs, *(f"{o}@GRAD" for o in outs)])
         grad = GradOp(
             f"{given} -> {', '.join(f'{i}@GRAD' for i in ins)}",
             ref=grad_ref,
             lower=grad_lower,
-            host=host,
-            waits=back_waits,
+            traits=back_traits if torch_back is not None else (*back_traits, NO_GRADIENT_CALL),
         )
     register(OpDef(
         type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
         # LAPACK of numpy and of torch differ in the order of every sum, which an inverse magnifies.
         domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,
-        onnx=onnx, uses_blas=True, waits=waits,
+        onnx=onnx, uses_blas=True, traits=traits,
     ))  # fmt: skip

@@ -19,7 +19,7 @@ from tstatic.ops.elementwise.arithmetic import divide, multiply, subtract
 from tstatic.ops.elementwise.logic import where
 from tstatic.ops.elementwise.scale import cast, scale
 from tstatic.ops.elementwise.unary import abs, sqrt
-from tstatic.ops.linalg._batched import CONVERGED, SINGULAR, check_matrices, matrix_op, t
+from tstatic.ops.linalg._batched import CONVERGED, INDEFINITE, SINGULAR, check_matrices, matrix_op, t
 from tstatic.ops.linalg.solve import inv
 from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.reduce.extrema import amax, amin
@@ -73,7 +73,7 @@ matrix_op(
     "cholesky", "X -> Out", _square, _cholesky,
     lambda torch, x, *, upper: torch.linalg.cholesky(_even(x), upper=upper), _cholesky_back,
     (Case(((3, 3),)), Case(((2, 2, 2),), {"upper": True}), Case(((1, 1),))), attrs={"upper": False},
-    torch_back=_torch_cholesky_back, waits="a matrix that is not positive definite is an error, which the host has to raise",
+    torch_back=_torch_cholesky_back, traits=(INDEFINITE,),
 )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def _torch_eigh_back(torch: Any, x: Any, w: Any, v: Any, dw: Any, dv: Any) -> An
 
 matrix_op(
     "eigh", "X -> Eigenvalues, Eigenvectors", lambda x: (_square(x).with_shape(x.shape[:-1]), x), _eigh, _torch_eigh,
-    _eigh_back, (Case(((2, 2),)), Case(((3, 2, 2),)), Case(((1, 1),))), torch_back=_torch_eigh_back, waits=CONVERGED,
+    _eigh_back, (Case(((2, 2),)), Case(((3, 2, 2),)), Case(((1, 1),))), torch_back=_torch_eigh_back, traits=(CONVERGED,),
 )  # fmt: skip
 
 
@@ -183,7 +183,7 @@ def _svd_back(
 
 
 matrix_op(
-    "svd", "X -> U, S, VH", _infer_svd, _svd, _torch_svd, _svd_back, attrs={"full_matrices": False}, waits=CONVERGED,
+    "svd", "X -> U, S, VH", _infer_svd, _svd, _torch_svd, _svd_back, attrs={"full_matrices": False}, traits=(CONVERGED,),
     cases=(Case(((3, 3),)), Case(((4, 2),)), Case(((2, 4),)), Case(((2, 3, 2),)), Case(((1, 1),))),
 )  # fmt: skip
 
@@ -237,7 +237,7 @@ def _infer_lu(x: Meta) -> tuple[Meta, Meta]:
 
 matrix_op(
     "lu", "X -> Out, Pivots", _infer_lu, _lu, lambda torch, x: tuple(torch.linalg.lu_factor(x)), None,
-    (Case(((3, 3),)), Case(((2, 3, 2),)), Case(((1, 1),))), paddle=respelled(notes={"Infos": "int32"}), waits=SINGULAR,
+    (Case(((3, 3),)), Case(((2, 3, 2),)), Case(((1, 1),))), paddle=respelled(notes={"Infos": "int32"}), traits=(SINGULAR,),
 )  # fmt: skip
 
 

@@ -87,12 +87,12 @@ def _torch_back(torch: Any, x: Any, values: Any, v: Any, dvalues: Any, dv: Any) 
 
 
 register(OpDef(
-    "eig", "X -> Eigenvalues, Eigenvectors", infer=_infer, complex="own", uses_blas=True, waits=CONVERGED,
+    "eig", "X -> Eigenvalues, Eigenvectors", infer=_infer, complex="own", uses_blas=True, traits=(CONVERGED,),
     ref=lambda x, values, vectors: stored(_eig, (values, vectors), x), lower=_torch_eig,
     # Without this, the gradients of outputs that nothing reads would be missing instead of zero.
     grad=GradOp(
         "X, Eigenvalues, Eigenvectors, Eigenvalues@GRAD, Eigenvectors@GRAD -> X@GRAD", ref=_back_ref,
-        host=NO_GRADIENT_CALL, lower=_torch_back
+        traits=(NO_GRADIENT_CALL,), lower=_torch_back
     ),
     domain=Domain(
         cases=(Case(((3, 3),)), Case(((2, 2, 2),)), Case(((1, 1),)), Case(((0, 2, 2),))),

@@ -42,12 +42,12 @@ matrix_op(
     _BACK_INV,
     _SQUARE,
     torch_back=lambda torch, x, out, dout: -out.mT @ dout @ out.mT,
-    waits=SINGULAR,
+    traits=(SINGULAR,),
 )
 matrix_op(
     "determinant", "Input -> Out", lambda x: _square(x).with_shape(x.shape[:-2]), np.linalg.det,
     lambda torch, x: torch.linalg.det(x), _det_back, _SQUARE, onnx=lambda g, x: g("Det", x),
-    torch_back=lambda torch, x, out, dout: (dout * out)[..., None, None] * torch.linalg.inv(x).mT, back_waits=SINGULAR,
+    torch_back=lambda torch, x, out, dout: (dout * out)[..., None, None] * torch.linalg.inv(x).mT, back_traits=(SINGULAR,),
 )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ matrix_op(
     lambda torch, x: torch.stack(tuple(torch.linalg.slogdet(x))),
     # The sign has no slope: only dout of the logarithm counts.
     lambda x, out, dout: dout[1][..., None, None] * t(np.linalg.inv(x)), _SQUARE,
-    torch_back=lambda torch, x, out, dout: dout[1][..., None, None] * torch.linalg.inv(x).mT, back_waits=SINGULAR,
+    torch_back=lambda torch, x, out, dout: dout[1][..., None, None] * torch.linalg.inv(x).mT, back_traits=(SINGULAR,),
 )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def _torch_solve_back(torch: Any, x: Any, y: Any, out: Any, dout: Any) -> Any:
 matrix_op(
     "solve", "X, Y -> Out", _infer_solve, _solve, lambda torch, x, y: torch.linalg.solve(x, y), _solve_back,
     (Case(((3, 3), (3, 2))), Case(((2, 2, 2), (2, 2, 3))), Case(((3, 3), (3,))), Case(((2, 2, 2), (2, 1)))),
-    torch_back=_torch_solve_back, waits=SINGULAR, back_waits=SINGULAR,
+    torch_back=_torch_solve_back, traits=(SINGULAR,), back_traits=(SINGULAR,),
 )  # fmt: skip
 
 _TRIANGLE = {"upper": True, "transpose": False, "unitriangular": False}

@@ -13,6 +13,7 @@ from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, ValueRan
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.split import ELEMENTS, FIRST, Split
+from tstatic.ir.traits import ManyCalls
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops.base import labels
 from tstatic.ops.base.call_ref import CallRef, float_scratch
@@ -170,7 +171,7 @@ register(OpDef(
     attrs={"normalize": False, "ignore_index": -100}, infer=alike, ref=_SIGMOID, lower=_sigmoid_lower, split=_SPLIT,
     grad=GradOp(
         f"X, Label, pos_weight?, Out{GRAD} -> X{GRAD}", ref=_SIGMOID_GRAD, lower=_sigmoid_grad_lower, split=_SPLIT,
-        many_calls="torch has no call for the gradient, nor one that leaves ignored labels out",
+        traits=(ManyCalls("torch has no call for the gradient, nor one that leaves ignored labels out"),),
     ),
     amp="black",
     domain=Domain(
@@ -182,7 +183,7 @@ register(OpDef(
         values={"X": ValueRange(-4.0, 4.0), "Label": ValueRange(0.0, 1.0), "pos_weight": ValueRange(0.5, 3.0)},
         ulps=16.0,
     ), onnx=_onnx.sigmoid_cross_entropy,
-    many_calls="torch's call is infinite for infinite scores where Paddle's formula is NaN",
+    traits=(ManyCalls("torch's call is infinite for infinite scores where Paddle's formula is NaN"),),
 ))  # fmt: skip
 
 

@@ -225,10 +225,10 @@ register(OpDef(
         "num_classes": 2, "is_sparse": Attr.idle(False, DENSE),
         "remote_prefetch": Attr.idle(False, "there are no parameter servers"),
     },
-    infer=_infer, ref=_ref, host=READS_PATHS, lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
+    infer=_infer, ref=_ref, traits=(READS_PATHS,), lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
     paddle=PaddleForm(_read, respelled(notes={"W_Out": "float32"}).write),
     grad=GradOp(
-        f"{_INPUTS}, PreOut, Out@GRAD -> X@GRAD, W@GRAD, Bias@GRAD", ref=_grad_ref, host=READS_PATHS, lower=_grad_lower,
+        f"{_INPUTS}, PreOut, Out@GRAD -> X@GRAD, W@GRAD, Bias@GRAD", ref=_grad_ref, traits=(READS_PATHS,), lower=_grad_lower,
         shape_only=("Bias",), indices=_INDICES,
     ),
     domain=Domain(

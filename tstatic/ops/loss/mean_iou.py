@@ -59,7 +59,7 @@ _CLASS = ValueRange(0, "num_classes", dtype="int64")
 
 register(OpDef(
     "mean_iou", "Predictions, Labels -> OutMeanIou, OutWrong, OutCorrect", attrs={"num_classes": Attr(kind="int")},
-    infer=_infer, ref=_ref, host=READS_LABELS, lower=_lower, paddle=ABSENT,
+    infer=_infer, ref=_ref, traits=(READS_LABELS,), lower=_lower, paddle=ABSENT,
     indices=tuple(
         Index(slot, lambda found, true, *, num_classes: num_classes, fix="feed classes below num_classes={size}")
         for slot in ("Predictions", "Labels")

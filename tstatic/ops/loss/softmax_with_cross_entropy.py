@@ -15,6 +15,7 @@ from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.split import FREE, ROWS, Split
+from tstatic.ir.traits import Softmax
 from tstatic.ir.types import Meta
 from tstatic.ops.base import labels
 from tstatic.ops.base.call_ref import CallRef, float_scratch
@@ -376,7 +377,7 @@ register(
             "axis": -1,
         },
         infer=_infer, ref=_REF, lower=_lower, split=Split(ROWS, FREE, taken="axis"), inplace=(("Logits", "Softmax"),),
-        shape_only=("SoftmaxX",), effects=True, grad=_rule, rows=_rows, amp="black", softmax=("Logits", "Softmax"),
+        shape_only=("SoftmaxX",), effects=True, grad=_rule, rows=_rows, amp="black", traits=(Softmax("Logits", "Softmax"),),
         indices=_CLASSES, uses_blas=True,
         domain=Domain(
             cases=(

@@ -15,6 +15,7 @@ from tstatic.ir.product import MatrixProduct
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
+from tstatic.ir.traits import MultipliesMatrices
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops.base.call_ref import CallRef
 from tstatic.ops.base.gradients import bilinear_grad
@@ -140,7 +141,7 @@ _MATMUL_GRAD = CallRef(gradient_calls, gradient_scratch_metas)
 
 register(OpDef(
     "matmul_v2", "X, Y -> Out", lod="X", attrs={"trans_x": False, "trans_y": False}, infer=_matmul_infer, ref=_MATMUL,
-    lower=_matmul_lower, split=split_product, cost=product_cost, product=_matmul_product,
+    lower=_matmul_lower, split=split_product, cost=product_cost, traits=(MultipliesMatrices(_matmul_product),),
     grad=GradOp(
         f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}", ref=_MATMUL_GRAD, lower=_matmul_grad_lower, split=split_gradient,
         cost=_matmul_grad_cost, linear_in=("X", "Y"), grad=bilinear_grad("matmul_v2"),
@@ -483,7 +484,7 @@ _MUL_GRAD = CallRef(_mul_grad_calls)
 
 register(OpDef(
     "mul", "X, Y -> Out", lod="X", attrs={"x_num_col_dims": 1, "y_num_col_dims": 1}, infer=_mul_infer, ref=_MUL,
-    lower=_mul_lower, split=_mul_split, cost=_mul_cost, product=_mul_product,
+    lower=_mul_lower, split=_mul_split, cost=_mul_cost, traits=(MultipliesMatrices(_mul_product),),
     grad=GradOp(
         f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}", ref=_MUL_GRAD, lower=_mul_grad_lower, split=_mul_grad_split,
         cost=_mul_grad_cost, linear_in=("X", "Y"), grad=bilinear_grad("mul"),

@@ -11,6 +11,7 @@ from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.split import FREE, ROWS, Split
+from tstatic.ir.traits import Softmax
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.base.call_ref import CallRef
@@ -168,7 +169,7 @@ def _register(
             # float16 ends at exp(11), and sums of many small 16-bit shares stop growing.
             amp="black",
             # Losses look for this mark to send their gradient to X directly, past 1 / Out.
-            softmax=("X", "Out") if type == "softmax" else None,
+            traits=(Softmax("X", "Out"),) if type == "softmax" else (),
             uses_blas=True,
             domain=Domain(cases=_CASES, ulps=16.0),
             onnx=lambda g, x, *, axis: _onnx.softmax("LogSoftmax" if type == "log_softmax" else "Softmax", g, x, axis),

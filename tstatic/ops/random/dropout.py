@@ -16,6 +16,7 @@ from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import pick
 from tstatic.ir.split import ELEMENTS, FIRST, WHOLE, Split
+from tstatic.ir.traits import Redrawn
 from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
 from tstatic.ops.base.gradients import grad_is_op
 from tstatic.ops.base.shapes import emit_one
@@ -170,7 +171,7 @@ def _gradient(type: str, redrawn: OpDef) -> GradOp:
         inplace=(("Out" + GRAD, "X" + GRAD),),
         # Linear in the incoming gradient, so the gradient of the backward op is the same op.
         grad=grad_is_op(type, lambda ctx: ctx.attrs, "Out" + GRAD, "X" + GRAD, keep=("Mask",)),
-        redrawn=redrawn,
+        traits=(Redrawn(redrawn),),
     )
 
 

@@ -244,9 +244,9 @@ class _Sequence:
         return OpDef(
             type, self.slots, attrs={"is_reverse": False, **attrs}, infer=self.infer,
             ref=plain(self.ref(), self.scratch, recorded=True),
-            host=READS_LENGTHS, host_with="SequenceLength", lower=self.lower, split=self.split, cost=self.cost,
+            traits=(READS_LENGTHS.where("SequenceLength"),), lower=self.lower, split=self.split, cost=self.cost,
             grad=GradOp(
-                self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch, recorded=True), host=NO_GRADIENT_CALL,
+                self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch, recorded=True), traits=(NO_GRADIENT_CALL,),
                 lower=self.grad_lower,
                 split=self.grad_split, cost=lambda *metas: self.cost(*metas).times(2),
                 instead=f"call nn.{self.cell} once per step in a Python loop",

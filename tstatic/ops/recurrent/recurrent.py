@@ -12,6 +12,7 @@ from tstatic.errors import ProgramError
 from tstatic.ir.build import LayerNamer, append_op
 from tstatic.ir.opdef import Attr, GradOp, OpDef, register
 from tstatic.ir.program import Block, Variable
+from tstatic.ir.traits import Recurrent
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.base import blocks as _blocks
 from tstatic.undo import undone_on_error
@@ -136,7 +137,7 @@ register(OpDef(
         "sub_block": Attr(kind="block"), "ex_states": Attr((), "strs"), "states": Attr((), "strs"),
         "final": Attr((), "strs"), "reverse": False,
     },
-    ref=_run, objects=("step_scopes",), per_step=("inputs", "outputs"), carried=("ex_states", "states"),
+    ref=_run, objects=("step_scopes",), traits=(Recurrent(("inputs", "outputs"), "ex_states", "states"),),
     grad=GradOp(
         "inputs*, initial_states*, parameters*, outputs*, final_states*?, outputs@GRAD*, final_states@GRAD*?, step_scopes "
         "-> inputs@GRAD*, initial_states@GRAD*, parameters@GRAD*",

@@ -108,7 +108,7 @@ register(OpDef(
         "mode": Attr("LSTM", "str", one_of(*_MODES)), "hidden_size": Attr(kind="int"), "num_layers": 1, "is_bidirec": False,
         "input_size": Attr.idle(0, "the matrices say it"), "dropout_prob": Attr.idle(0.0, "it acts in training only"),
     },
-    infer=_infer, ref=_ref, host=READS_LENGTHS, host_with="SequenceLength", lower=_lower, uses_blas=True,
+    infer=_infer, ref=_ref, traits=(READS_LENGTHS.where("SequenceLength"),), lower=_lower, uses_blas=True,
     paddle=respelled(notes={"Reserve": "uint8"}),
     domain=Domain(
         cases=(

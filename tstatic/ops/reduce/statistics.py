@@ -15,6 +15,7 @@ from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
+from tstatic.ir.traits import Waits
 from tstatic.ir.types import UNKNOWN, Meta, float32, float64, int32, int64, normalize_axis
 from tstatic.ops.base.mixed import cast_to
 from tstatic.ops.base.shapes import Array, emit_one
@@ -365,7 +366,8 @@ def _check_range(low: float, high: float, bins: int) -> None:
 register(OpDef(
     "histogram", "X -> Out", attrs={"bins": 100, "min": Attr(0, "number"), "max": Attr(0, "number")},
     infer=lambda x, *, bins: Meta((check_int(bins, "bins", "histogram", least=1),), int64),
-    ref=_ref_histogram, lower=_lower_histogram, waits="a range that is taken from the values, and is not finite, is an error",
+    ref=_ref_histogram, lower=_lower_histogram,
+    traits=(Waits("a range that is taken from the values, and is not finite, is an error"),),
     paddle=PaddleForm(whole=("min", "max")),
     domain=Domain(
         cases=(

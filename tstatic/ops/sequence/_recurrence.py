@@ -413,11 +413,11 @@ def over_sequences(
 
     arriving = (f"{name.strip('?')}{GRAD}{'?' * name.endswith('?')}" for name in results)
     return OpDef(
-        type, f"{given} -> {outputs}", attrs=attrs, infer=infer, ref=ref, host=READS_LENGTHS, lower=lower, lod="Input",
+        type, f"{given} -> {outputs}", attrs=attrs, infer=infer, ref=ref, traits=(READS_LENGTHS,), lower=lower, lod="Input",
         amp="black", uses_blas=True,
         grad=GradOp(
             f"{given}, {kept}, {', '.join(arriving)} -> {', '.join(name.strip('?') + GRAD for name in inputs)}",
-            infer=lambda x, offsets, *rest: (x, *rest[: count - 2]), ref=back, host=READS_LENGTHS, lower=lower_back,
+            infer=lambda x, offsets, *rest: (x, *rest[: count - 2]), ref=back, traits=(READS_LENGTHS,), lower=lower_back,
             instead=instead,
         ),
         domain=Domain(

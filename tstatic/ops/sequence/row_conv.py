@@ -88,10 +88,10 @@ def _lower_back(torch: Any, x: Any, offsets: Any, filter: Any, dout: Any) -> Any
 
 register(OpDef(
     "row_conv", f"X, X{LOD}?, Filter -> Out", infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, lod="X",
+    traits=(READS_LENGTHS,), lower=_lower, lod="X",
     grad=GradOp(
         f"X, X{LOD}?, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back,
-        host=READS_LENGTHS, lower=_lower_back,
+        traits=(READS_LENGTHS,), lower=_lower_back,
         grad=bilinear_grad("row_conv", second="Filter", keep=(f"X{LOD}",)),
     ),
     domain=Domain(

@@ -101,10 +101,10 @@ def _lower_back(torch: Any, xs: Sequence[Any], offsets: Sequence[Any], dout: Any
 
 register(OpDef(
     "sequence_concat", f"X*, X{LOD}* -> Out, Out{LOD}", infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, lod="X[:-1]",
+    traits=(READS_LENGTHS,), lower=_lower, lod="X[:-1]",
     grad=GradOp(
         f"X*, X{LOD}*, Out{GRAD} -> X{GRAD}*", infer=lambda xs, offsets, dout: (list(xs),), ref=_back,
-        host=READS_LENGTHS, lower=_lower_back,
+        traits=(READS_LENGTHS,), lower=_lower_back,
         shape_only=("X",), grad=_back_grad,
     ),
     domain=Domain(

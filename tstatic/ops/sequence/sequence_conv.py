@@ -102,10 +102,10 @@ register(OpDef(
         "paddingTrainable": Attr(False, "bool", lambda on: "False: zeros outside of a sequence" if on else None),
     },
     infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, lod="X", amp="black", uses_blas=True,
+    traits=(READS_LENGTHS,), lower=_lower, lod="X", amp="black", uses_blas=True,
     grad=GradOp(
         f"X, X{LOD}, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back,
-        host=READS_LENGTHS, lower=_lower_back,
+        traits=(READS_LENGTHS,), lower=_lower_back,
         grad=bilinear_grad("sequence_conv", second="Filter", keep=(f"X{LOD}",)),
     ),
     domain=Domain(

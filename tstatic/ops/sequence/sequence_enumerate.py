@@ -47,7 +47,7 @@ register(OpDef(
     "sequence_enumerate", f"X, X{LOD} -> Out",
     attrs={"win_size": Attr(kind="int", check=lambda n: None if n >= 1 else "a size of at least 1"), "pad_value": 0},
     infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, lod="X",
+    traits=(READS_LENGTHS,), lower=_lower, lod="X",
     domain=Domain(
         cases=(
             Case(((7, 1), (4,)), {"win_size": 3, "pad_value": 9}), Case(((5, 1), (2,)), {"win_size": 1}),

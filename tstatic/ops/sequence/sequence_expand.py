@@ -98,7 +98,7 @@ register(OpDef(
     infer=_infer, ref=_ref, lower=_lower, shape_only=("Y",), dynamic=Dynamic("the numbers of repeats", free=("X",)),
     grad=GradOp(
         f"X, X{LOD}?, Y{LOD}*, Out{GRAD} -> X{GRAD}", ref=_back,
-        host=READS_LENGTHS, lower=_lower_back, shape_only=("X",),
+        traits=(READS_LENGTHS,), lower=_lower_back, shape_only=("X",),
         grad=grad_is_forward_op("sequence_expand", keep=(f"X{LOD}", f"Y{LOD}")),
     ),
     domain=Domain(

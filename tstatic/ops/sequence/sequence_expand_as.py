@@ -53,7 +53,7 @@ register(OpDef(
     "sequence_expand_as", f"X, Y, Y{LOD} -> Out", infer=_infer, ref=_ref, lower=_lower, shape_only=("Y",), lod="Y",
     grad=GradOp(
         f"X, Y, Y{LOD}, Out{GRAD} -> X{GRAD}", ref=_back,
-        host=READS_LENGTHS, lower=_lower_back, shape_only=("X", "Y"),
+        traits=(READS_LENGTHS,), lower=_lower_back, shape_only=("X", "Y"),
         grad=grad_is_forward_op("sequence_expand_as", keep=("Y", f"Y{LOD}")),
     ),
     domain=Domain(

@@ -104,7 +104,7 @@ register(OpDef(
     ref=_ref, lower=_lower, dynamic=Dynamic("the longest sequence, where no length is given", free=("X", "PadValue",)),
     grad=GradOp(
         f"X, X{LOD}, Out{GRAD} -> X{GRAD}", infer=_back_infer, ref=lambda x, offsets, dout, dx: _back(offsets, dout, dx),
-        host=READS_LENGTHS, lower=_lower_back, shape_only=("X",), grad=_back_grad,
+        traits=(READS_LENGTHS,), lower=_lower_back, shape_only=("X",), grad=_back_grad,
     ),
     domain=Domain(
         cases=(
@@ -202,7 +202,7 @@ register(OpDef(
     dynamic=Dynamic("the lengths", free=("X",)),
     grad=GradOp(
         f"X, Length, Out{GRAD} -> X{GRAD}", ref=_unpad_back,
-        host=READS_LENGTHS, lower=_unpad_lower_back, shape_only=("X",),
+        traits=(READS_LENGTHS,), lower=_unpad_lower_back, shape_only=("X",),
         grad=grad_is_forward_op("sequence_unpad", keep=("Length",)),
     ),
     domain=Domain(

@@ -152,10 +152,10 @@ register(OpDef(
         "pooltype": Attr("AVERAGE", "str", one_of(*KINDS)), "pad_value": 0.0, "is_test": Attr.idle(False, _IS_TEST),
     },
     infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, lod="X[:-1]", amp="black",
+    traits=(READS_LENGTHS,), lower=_lower, lod="X[:-1]", amp="black",
     grad=GradOp(
         f"X, X{LOD}, MaxIndex?, Out{GRAD} -> X{GRAD}", ref=_back,
-        host=READS_LENGTHS, lower=_lower_back, shape_only=("X",), grad=_second,
+        traits=(READS_LENGTHS,), lower=_lower_back, shape_only=("X",), grad=_second,
     ),
     domain=Domain(
         cases=tuple(

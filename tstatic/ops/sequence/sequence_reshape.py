@@ -58,7 +58,7 @@ register(OpDef(
     "sequence_reshape", f"X, X{LOD} -> Out, Out{LOD}",
     attrs={"new_dim": Attr(kind="int", check=lambda n: None if n > 0 else "a width of at least 1")},
     infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, grad=_grad, lod="X[:-1]",
+    traits=(READS_LENGTHS,), lower=_lower, grad=_grad, lod="X[:-1]",
     domain=Domain(
         cases=(
             Case(((7, 4), (4,)), {"new_dim": 2}), Case(((3, 6), (2,)), {"new_dim": 3}), Case(((0, 2), (3,)), {"new_dim": 2}),

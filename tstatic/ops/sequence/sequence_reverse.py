@@ -33,7 +33,7 @@ def _lower(torch: Any, x: Any, offsets: Any) -> Any:
 
 register(OpDef(
     "sequence_reverse", f"X, X{LOD} -> Y", infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, lod="X",
+    traits=(READS_LENGTHS,), lower=_lower, lod="X",
     grad=grad_is_op("sequence_reverse", out="Y", keep=(f"X{LOD}",)),
     domain=Domain(
         cases=tuple(Case((shape, (n,))) for shape, n in (((7, 2), 4), ((6,), 3), ((3, 1, 2), 6), ((0, 2), 2))),

@@ -71,7 +71,7 @@ register(OpDef(
     dynamic=Dynamic("the rows of the parts that are taken", free=("X",)),
     grad=GradOp(
         f"X, X{LOD}, Offset, Length, Out{GRAD} -> X{GRAD}", ref=_back,
-        host=READS_LENGTHS, lower=_lower_back, shape_only=("X",),
+        traits=(READS_LENGTHS,), lower=_lower_back, shape_only=("X",),
         grad=grad_is_forward_op("sequence_slice", keep=(f"X{LOD}", "Offset", "Length")),
     ),
     # Several sequences are drawn with any lengths, so that no part but an empty one fits all; tests/sequences has others.

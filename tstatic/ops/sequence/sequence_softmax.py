@@ -85,10 +85,10 @@ register(OpDef(
         "use_cudnn": Attr.idle(False, LIBRARY), "data_format": Attr.idle("AnyLayout", "rows have no layout"),
     },
     infer=_infer, ref=_ref,
-    host=READS_LENGTHS, lower=_lower, lod="X", amp="black",
+    traits=(READS_LENGTHS,), lower=_lower, lod="X", amp="black",
     grad=GradOp(
         f"X{LOD}, Out, Out{GRAD} -> X{GRAD}", infer=lambda offsets, out, dout: out, ref=_back,
-        host=READS_LENGTHS, lower=_lower_back,
+        traits=(READS_LENGTHS,), lower=_lower_back,
         grad=_back_grad,
     ),
     domain=Domain(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError
+from tstatic.ir import traits
 from tstatic.ir.checks import ANY_RANK, FLOATS, INTEGERS, check_dtype, check_has_shape, check_one_element, check_rank
 from tstatic.ir.expr import Node, variables
 from tstatic.ir.expr_numpy import Code, compile_numpy
@@ -575,7 +576,7 @@ def register_update(
             # Sums of squares over the whole parameter come before its update, so a tile cannot do both.
             split=split if formula.single_pass else None,
             state=ref.pairs,
-            numbers=tuple(i for i, o in ref.pairs if o in ref.powers),
+            traits=(traits.Numbers(tuple(i for i, o in ref.pairs if o in ref.powers)),),
             inplace=ref.pairs,
             update=True,
             formula=formula,

@@ -9,6 +9,7 @@ import numpy as np
 
 from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_one_element
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
+from tstatic.ir.traits import Numbers
 from tstatic.ir.types import Meta
 
 Array = np.ndarray[Any, Any]
@@ -109,7 +110,7 @@ register(
         lower=_lower,
         state=tuple(STATE),
         inplace=tuple(STATE),
-        numbers=("in_num_accumulates", "in_old_num_accumulates", "in_num_updates"),
+        traits=(Numbers(("in_num_accumulates", "in_old_num_accumulates", "in_num_updates")),),
         update=True,
         domain=Domain(
             cases=tuple(

@@ -11,6 +11,7 @@ from tstatic.devices import Device
 from tstatic.display import counted
 from tstatic.fusion.engine import OpInfo
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.traits import Waits
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.plan.plan import Plan
 
@@ -110,7 +111,7 @@ def copied_results(plan: Plan, device: Device) -> tuple[CopiedResult, ...]:
         for value in op.writes():
             why = plan.copied.get(value, "")
             if not why and op.definition.torch_run == "alloc" and device.block_use(op) == "finds":
-                why = f"it ends a graph: {op.definition.waits}"
+                why = f"it ends a graph: {op.definition.why(Waits)}"
             if why:
                 copied.setdefault(why, []).append(names.get(value, value))
         found += [CopiedResult(OpInfo(op.type, tuple(values), op.where), why) for why, values in copied.items()]

@@ -15,6 +15,7 @@ from tstatic.ir.build import append_op
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program, Variable
+from tstatic.ir.traits import MayLack
 from tstatic.logs import warn_once
 from tstatic.runtime.assign import assign
 from tstatic.runtime.scope import global_scope
@@ -193,7 +194,8 @@ def _check_inputs(program: Program, feeds: Sequence[str]) -> None:
     made = {name for feed in feeds for name in (feed, *block.vars[feed].lod)}
     for op in block.ops:
         # A branch that does not run needs none of its inputs, so inputs that only branches read may be missing.
-        needed = [n for slot, row in op.inputs.items() if slot not in op.definition.may_lack for n in row]
+        lacking = op.definition.slots_of(MayLack)
+        needed = [n for slot, row in op.inputs.items() if slot not in lacking for n in row]
         for name in [*needed, *(n for n in op.input_arg_names if not block.vars[n].is_data)]:
             if name not in made and name != EMPTY and not block.vars[name].persistable:
                 raise ProgramError(

@@ -15,6 +15,7 @@ from tstatic.ir.formula import to_python
 from tstatic.ir.onnx_form import reason_of
 from tstatic.ir.opdef import DERIVE, Domain, GradOp, GradRule, OpDef, find_op_def
 from tstatic.ir.split import Split
+from tstatic.ir.traits import MultipliesMatrices, Waits
 from tstatic.tools.cli.op_kernel import Sample, SampleKernel, fusions_naming, kernel_of_sample, samples, stated_texts
 from tstatic.tools.cli.op_sources import (
     PACKAGE,
@@ -64,7 +65,7 @@ def _slots(slots: Iterable[Slot]) -> str:
 
 _SHOWN = {
     "type", "slots", "attrs", "infer", "ref", "lower", "grad", "pointwise", "split", "view", "amp", "float32_inputs", "domain",
-    "rows", "channels", "drawn", "product", "formula", "paddle", "onnx", "of",
+    "rows", "channels", "drawn", "traits", "formula", "paddle", "onnx", "of",
 }  # fmt: skip
 """Fields of an OpDef that have a form of their own, or a line of the record."""
 
@@ -85,6 +86,8 @@ def record(definition: OpDef) -> Form:
         one.name: _said(value) for one in fields(definition)
         if one.name not in _SHOWN and (value := getattr(definition, one.name)) not in (None, "", (), False)
     }  # fmt: skip
+    for one in definition.traits:
+        traits[type(one).__name__] = ", ".join(_said(getattr(one, f.name)) for f in fields(one) if getattr(one, f.name))
     shown = [
         f"{name}: {a['kind']}, {a['default']}" + (f"; without effect: {a['no_effect']}" if a["no_effect"] else "")
         for name, a in attrs.items()
@@ -137,8 +140,8 @@ def expression(definition: OpDef) -> Form:
     if definition.expression is not None:
         nodes = {definition.outputs[i].name: repr(node) for i, node in definition.expression.nodes.items()}
         return Form(lines(f"# of one step ({type(definition.ref).__name__})", _texts(nodes)))
-    if definition.product is not None:
-        return Form(lines("# a product of matrices", text_of_sources(definition.product)))
+    if (product := definition.trait(MultipliesMatrices)) is not None:
+        return Form(lines("# a product of matrices", text_of_sources(product.of)))
     return Form(
         none="its definition states none: neither per element, along rows, on channels, as a product nor as an update's formula"
     )
@@ -248,7 +251,8 @@ def in_torch(definition: OpDef) -> Form:
                 return Form(none=reason)
         return Form(none=f"it runs on the host: {definition.host_reason}")
     runs = f"# on a GPU its reference runs on the host: {definition.host_reason}" if definition.host_reason else ""
-    waits = f"# the host waits for the GPU in it: {definition.waits}" if definition.waits else ""
+    why = definition.why(Waits)
+    waits = f"# the host waits for the GPU in it: {why}" if why else ""
     if definition.pointwise is not None and not sources_outside(definition.lower, "tstatic/ir/pointwise.py"):
         return Form(
             lines(runs, waits, "# the expression, evaluated with functions of torch", _texts(definition.pointwise))

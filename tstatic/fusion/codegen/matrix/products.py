@@ -9,6 +9,7 @@ from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, LoopNest,
 from tstatic.fusion.codegen.text.reference import Reference
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import GRAD, OpDef, op_def
+from tstatic.ir.traits import MultipliesMatrices
 from tstatic.ir.types import DType, Meta, Shape
 
 
@@ -53,13 +54,15 @@ class Product:
 
 def is_product(definition: OpDef) -> bool:
     """Returns whether an op multiplies two matrices."""
-    return definition.product is not None
+    return definition.has(MultipliesMatrices)
 
 
 def is_product_gradient(definition: OpDef) -> bool:
     """Returns whether an op makes the gradients of such an op."""
     return (
-        bool(definition.of) and op_def(definition.of).product is not None and definition.type == f"{definition.of}_grad"
+        bool(definition.of)
+        and op_def(definition.of).has(MultipliesMatrices)
+        and definition.type == f"{definition.of}_grad"
     )
 
 
@@ -76,9 +79,9 @@ def products_of(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[Product, ...]:
     """
     definition = op.definition
     forward = op_def(definition.of) if definition.of else definition
-    assert forward.product is not None, f"{op.type} is not a matrix product"
     x, y = (metas[_one(op.input(slot))] for slot in ("X", "Y"))
-    found = forward.product(x, y, **forward.pick(forward.product, op.attrs))
+    matrices = forward.needs(MultipliesMatrices).of
+    found = matrices(x, y, **forward.pick(matrices, op.attrs))
     if found is None:
         raise CodegenUnsupported("NOT_A_MATRIX", f"an operand of {op.type} is a batch of matrices or a vector", op)
     rows, columns, depth, trans_x, trans_y = (
