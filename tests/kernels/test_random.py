@@ -25,14 +25,14 @@ COUNT = int(os.environ.get("TSTATIC_SAMPLE", "2000" if ALL else "150"))
 KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {}, {"backward": True}, {"optimizer": True})
 
 
-def keeps_a_pair_on_the_stack(report: Report) -> bool:
-    """Returns whether ptxas moved a pair of values to the stack so as to stay at a number of registers where more threads fit.
+def stays_at_few_registers(report: Report) -> bool:
+    """Returns whether ptxas moved a few values to the stack so as to stay at a number of registers where more threads fit.
 
-    Most registers are left then (it stays at 32 on sm_80, at 48 on sm_100): it is a choice of the assembler, of which one kernel in
-    200 is, and not one that is too large.
+    Most registers are left then, and it does the same where it is told that it may take 64 (``--maxrregcount=64``): it is a choice of
+    the assembler, and not a kernel that is too large. Of 5,839 compilations one in 1,000 is such a one, with 4 to 40 bytes.
     """
-    most = {80: 32, 100: 48}.get(report.chip, 0)
-    return report.registers <= most and 0 < report.spill_stores <= 8 and report.spill_loads <= 8
+    most = {80: 40, 100: 48}.get(report.chip, 0)
+    return report.registers <= most and 0 < report.spill_stores <= 40 and report.spill_loads <= 40
 
 
 def drawn(count: int, number: int) -> dict[str, Source]:
@@ -80,7 +80,7 @@ def test_kernels_of_random_programs_keep_within_the_limits(which: str) -> None:
     chips = {name: some if ALL else (rng.choice(some),) for name, some in able.items()}
     reports = compile_all(kernels, chips, python, sass=CHIPS if ALL else ())
     assert len(reports) == sum(map(len, chips.values())) >= COUNT
-    kept = [r for r in reports if keeps_a_pair_on_the_stack(r)]
+    kept = [r for r in reports if stays_at_few_registers(r)]
     bad = [text for r in reports if r not in kept for text in violations(r, kind=registry.kind_of(kernels[r.name]))]
     assert bad == [], f"seed {NUMBER}"
     assert len(kept) <= COUNT // 100, [r.name for r in kept]

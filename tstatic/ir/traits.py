@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tstatic.ir.opdef import OpDef
     from tstatic.ir.product import MatrixProduct
 
 __all__ = [
@@ -49,6 +48,7 @@ class Softmax(Trait):
         input, output: Their slots.
     """
 
+    # Not always `X` and `Out`: softmax_with_cross_entropy has the softmax beside its loss.
     input: str
     output: str
 
@@ -86,6 +86,7 @@ class RowGradient(Trait):
             of the backward op (``fusion/patterns/embedding_grad_add.py``).
     """
 
+    # By name: both are ops of other files, which import the one that states this.
     makes: str
     adds: str
 
@@ -98,7 +99,8 @@ class Redrawn(Trait):
         op: The op without this input, which draws the bits again from the forward op's attributes and place.
     """
 
-    op: OpDef
+    # An OpDef: its module imports this one.
+    op: Any
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,7 @@ class Recurrent(Trait):
     """
 
     stepped: tuple[str, ...]
+    # Attributes, because a block's variables have names that its program chooses.
     before: str
     after: str
 
@@ -158,6 +161,7 @@ class HostOnly(Reason):
         slot: The input slot without which the op runs on the device; empty where it never does.
     """
 
+    # A recurrence without lengths is one call of torch; with them the host cuts the sequences.
     slot: str = ""
 
     def where(self, slot: str) -> HostOnly:
