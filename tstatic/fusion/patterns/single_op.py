@@ -22,7 +22,7 @@ MakeKernel = Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], K
 """``(body, metas, values that it writes) -> Kernel``."""
 
 SINGLE_OP = "single_op"
-"""Stands for a fusion's name in ops with such kernels: they are made where kernels run, whatever the strategy."""
+"""What ops with such kernels have as their fusion's name: they are made where kernels run, whatever the strategy."""
 
 
 def kernel_per_op(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
