@@ -274,7 +274,7 @@ class _Planner:
         if step.how == "kernel" and step.op.outputs in self.kernels:
             sums = self.kernels[step.op.outputs].calls.partial_offsets[1]
             return sums + copy_offsets(step.op, gapped, self.metas)[1]
-        return self.scratch_bytes(step.op, self.metas) if step.works and step.how != "dynamic" else 0
+        return self.scratch_bytes(step.op, self.metas) if step.how == "ref" or step.how == "kernel" else 0
 
     def gapped(self) -> frozenset[str]:
         """Returns the views that are not contiguous."""
