@@ -31,7 +31,7 @@ from tstatic.runtime.finite import check_finite
 from tstatic.runtime.flatten import flatten, move_values
 from tstatic.runtime.foreseen import foreseen
 from tstatic.runtime.generated import add_shared, bind_view, generated_work
-from tstatic.runtime.recorded import RecordedCalls
+from tstatic.runtime.recorded import RecordedCalls, RegionName
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.scratch import Scratch
 from tstatic.runtime.sections import Owner, Sections
@@ -137,7 +137,7 @@ class Binding:
         need = max((work.scratch_bytes for _, work, *_ in works), default=0)
         self.workspaces: Sequence[Any] = setting.arenas.workspaces(setting.threads, need)
         # Empty first: `_fences` asks whether another region comes before.
-        self.schedules: dict[StepRegion, Schedule] = {"main": Schedule(), "update": Schedule()}
+        self.schedules: dict[RegionName, Schedule] = {"main": Schedule(), "update": Schedule()}
         for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
             self.schedules[region] = self._schedule(region, list(group))
         # Where the host does not wait between the regions, nothing keeps them from being one graph.

@@ -302,8 +302,7 @@ class Session:
         return self.device.to_host(value, self.streams[0])
 
     def execute(self, bound: Binding, region: RegionName) -> None:
-        schedule = bound.whole if region == "whole" else bound.schedules[region]
-        assert schedule is not None
+        schedule = bound.whole if region == "whole" and bound.whole is not None else bound.schedules[region]
         if records.recorder is not None:
             schedule = bound.recorded.region(records.recorder, region, schedule)
         running = iter(schedule.calls)
