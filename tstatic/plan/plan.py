@@ -47,30 +47,18 @@ class PlanOptions:
 
 
 StorageKind = Literal["arena", "feed", "state", "view", "const", "dynamic", "foreign", "object"]
-"""Where a value is.
-
-* ``arena``  in the plan's arena, at ``offset``
-* ``feed``  in the arena, too: filled from the feed
-* ``state``  in the scope's storage of variable ``of``
-* ``view``  in the memory of value ``of``
-* ``const``  in memory that is filled once, when the plan is bound
-* ``dynamic``  in memory that is allocated when its size is known
-* ``foreign``  in a block that the device's library allocates in each run, or in the block of value ``of``
-* ``object``  in no memory of a device: a Python object, such as a list of tensors
-"""
+"""Where a value is. ``arena``: in the plan's arena, at ``offset``. ``feed``: there, too, filled from the feed. ``state``: in the
+scope's storage of variable ``of``. ``view``: in the memory of value ``of``. ``const``: in memory that is filled when the plan is
+bound. ``dynamic``: in memory that is allocated when its size is known. ``foreign``: in a block that the device's library allocates
+in each run, or in that of value ``of``. ``object``: in none, for it is a Python object, such as a list of tensors."""
 
 StepRegion = Literal["main", "update"]
 """``main`` comes first and writes no state; ``update`` writes it."""
 
 StepHow = Literal["ref", "kernel", "dynamic", "view", "joined"]
-"""How a step runs.
-
-* ``ref``  by the reference, or by the device's form of the op
-* ``kernel``  by a generated kernel
-* ``dynamic``  once sizes are known that its values decide
-* ``view``  without work: its result is a view
-* ``joined``  without work: what it joins was written to its place in the result
-"""
+"""How a step runs. ``ref``: by the reference, or by the device's form of the op. ``kernel``: by a generated kernel. ``dynamic``:
+once the sizes are known that values decide. ``view``, ``joined``: without work, because its result is a view, or what it joins was
+written to its place in the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +84,6 @@ class Step:
     op: FrozenOp
     region: StepRegion
     how: StepHow
-
-    @property
-    def works(self) -> bool:
-        """Whether anything runs."""
-        return self.how != "view" and self.how != "joined"
 
 
 @dataclass(frozen=True, slots=True)
