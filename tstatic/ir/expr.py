@@ -99,6 +99,7 @@ def define(
     lowered = torch if torch is not None else (lambda t, *args: getattr(t, name)(*args))
     derivatives = grads or ("0", "0", "0")
     direct = direct or (name if torch is None and not name.startswith("is") else "")
+    # A truth value jumps where rounding moves its arguments past each other.
     exact = exact or kind == "bool"
     FUNCTIONS[name] = Function(
         numpy, lowered, derivatives, expand, kind, triton, exact, rounded, direct, whole, numbers, fast

@@ -50,6 +50,7 @@ class VariableBase(VariableMethods, NotedAttributes):
     _shape_is_inferred = False
     _persistable: bool
     _stop_gradient: bool
+    # A later op may change what was inferred, never what was set.
     _stop_origin: StopOrigin
 
     def _touch(self) -> None:
