@@ -376,9 +376,13 @@ def numerics() -> str:
     return str(flag("FLAGS_numerics")) if chosen is None else chosen
 
 
-def graph_mode() -> Literal["auto", "off", "check"]:
+GraphMode = Literal["auto", "off", "check"]
+"""What ``FLAGS_cuda_graph`` may be; its description says what each does."""
+
+
+def graph_mode() -> GraphMode:
     """Returns whether steps are captured as graphs."""
-    mode: Literal["auto", "off", "check"] = flag("FLAGS_cuda_graph")
+    mode: GraphMode = flag("FLAGS_cuda_graph")
     return mode
 
 

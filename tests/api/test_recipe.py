@@ -153,7 +153,7 @@ def lost_scale(body, metas, needed):
 """
     text = FUSION.replace("import Fused, Fusion", "import Fused, Fusion, loop_nest")
     text = text.replace("from tstatic", "from dataclasses import replace\nfrom tstatic", 1).replace(
-        "tanh_of_scale), fuse)", "tanh_of_scale), fuse, kernel=lost_scale)"
+        "tanh_of_scale), fuse))", "tanh_of_scale), fuse), kernel=lost_scale)"
     )
     assert "kernel=lost_scale" in text
     with_fusion(copied, text.replace("\nFUSION =", f"{wrong}\n\nFUSION ="))

@@ -103,7 +103,7 @@ def test_every_fusion_acts_in_one_of_its_programs(fusion: object) -> None:
     assert any(acts(row) for row in found)
 
 
-@pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.patterns], ids=lambda f: f.name)
+@pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.finder.patterns], ids=lambda f: f.name)
 def test_a_fusion_with_patterns_needs_no_program(fusion: object) -> None:
     found = list(example_rows(fusion, ["float32"], ["fwd", "fwd_bwd"]))  # type: ignore[arg-type]
     assert len(found) == 2

@@ -51,7 +51,7 @@ def planned(device: QueuedDevice, bound: Binding) -> list[list[str]]:
     return [
         [step.op.type for step in part]
         for region in regions
-        for split, part in itertools.groupby(region, lambda step: bool(device.splits(step.op, step.how)))
+        for split, part in itertools.groupby(region, lambda step: bool(device.splits(step.op, step.how != "dynamic")))
         if not split
     ]
 

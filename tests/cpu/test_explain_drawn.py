@@ -51,7 +51,7 @@ def test_random_programs(kind: str) -> None:
 
 
 # Updates are in the programs that train.
-@pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.patterns or f.name in OWN], ids=lambda f: f.name)
+@pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.finder.patterns or f.name in OWN], ids=lambda f: f.name)
 def test_programs_with_the_pattern_of_a_fusion(fusion: Fusion) -> None:
     """With other fusions beside it, which take up what it leaves."""
     count: Counter[str] = Counter()

@@ -152,8 +152,8 @@ def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe
     """
     if fusion.name in OWN:
         return OWN[fusion.name](**kinds)
-    if fusion.patterns:
-        return testing.programs(max_ops=5, patterns=fusion.patterns, **kinds)
+    if fusion.finder.patterns:
+        return testing.programs(max_ops=5, patterns=fusion.finder.patterns, **kinds)
     optimizers = _optimizers(fusion.name)
     if optimizers:
         kinds = {"optimizer": optimizers}
@@ -178,9 +178,9 @@ def mixture(count: int, number: int) -> tuple[tuple[testing.Recipe, static.Build
         testing.programs(max_ops=6, optimizer=("Adam", "Momentum"), runs=2),
         testing.programs(max_ops=8, nan=True).map(keeping),
         testing.programs(max_ops=8, special=True).map(keeping),
-        st.one_of([recipes_of(f, backward=True) for f in FUSIONS if f.patterns]),
-        st.one_of([recipes_of(f, dtypes=("float32",)) for f in FUSIONS if f.patterns]),
-        st.one_of([recipes_of(f, nan=True) for f in FUSIONS if f.patterns]),
+        st.one_of([recipes_of(f, backward=True) for f in FUSIONS if f.finder.patterns]),
+        st.one_of([recipes_of(f, dtypes=("float32",)) for f in FUSIONS if f.finder.patterns]),
+        st.one_of([recipes_of(f, nan=True) for f in FUSIONS if f.finder.patterns]),
     ]
     found: list[tuple[testing.Recipe, static.BuildStrategy]] = []
     for k, kind in enumerate(kinds):

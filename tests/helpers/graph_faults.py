@@ -161,8 +161,8 @@ def early_fetch(patch: pytest.MonkeyPatch) -> None:
 
 def host_captured(patch: pytest.MonkeyPatch) -> None:
     """A step that needs the host does not end the graph."""
-    patch.setattr(queued.QueuedDevice, "splits", lambda self, op, how="": "")
-    patch.setattr(cuda.CudaDevice, "splits", lambda self, op, how="": "")
+    patch.setattr(queued.QueuedDevice, "splits", lambda self, op, sized=True: "")
+    patch.setattr(cuda.CudaDevice, "splits", lambda self, op, sized=True: "")
     bound = queued.QueuedDevice.schedule
 
     def schedule(self: Any, steps: Any, region: Any) -> Any:

@@ -150,7 +150,7 @@ def dynamic(fusion: Fusion, recipe: testing.Recipe, record: Applied, pick: int) 
 
 def another_operator(fusion: Fusion, recipe: testing.Recipe, record: Applied, pick: int) -> Miss | None:
     """An op of the pattern becomes one that the pattern does not name, with a result of the same type and shape."""
-    types = {t for f in fusion.patterns for op in Pattern(f).ops for t in op.types}
+    types = {t for f in fusion.finder.patterns for op in Pattern(f).ops for t in op.types}
     others = [c for c in family_of("unary") if c.type not in types and not domain_of(c).values and c.type != "assign"]
     found = _inner(recipe, record, pick)
     if not types or found is None:

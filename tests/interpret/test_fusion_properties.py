@@ -15,7 +15,7 @@ from tests.helpers.near_misses import BREAKS, Miss, another_operator
 from tests.helpers.soak import SOAK
 from tstatic import testing
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.engine import Applied, Fusion, OpInfo
+from tstatic.fusion.engine import Applied, Fusion, OpInfo, Rewriting
 from tstatic.ir.opdef import OPS
 from tstatic.testing import Input, Step
 from tstatic.testing.op_kinds import family_of
@@ -25,7 +25,9 @@ KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True,
 # Patterns list the activations that are loaded.
 assert len(OPS) > 400
 # What a rewriting leaves are ordinary operators, of which other fusions make kernels: it has tests of its own.
-fusions = pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.rewrites is None], ids=lambda f: f.name)
+fusions = pytest.mark.parametrize(
+    "fusion", [f for f in FUSIONS if not isinstance(f.finder, Rewriting)], ids=lambda f: f.name
+)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +101,10 @@ def test_near_misses_stay_unfused_with_the_right_code(fusion: Fusion) -> None:
 
     check()
     # Updates have no inner values, so there is nothing to break.
-    assert len(tried) >= 6 if fusion.patterns else not tried or len(tried) >= 5, tried
+    assert len(tried) >= 6 if fusion.finder.patterns else not tried or len(tried) >= 5, tried
 
 
-@pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.patterns], ids=lambda f: f.name)
+@pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.finder.patterns], ids=lambda f: f.name)
 def test_another_operator_gives_what_the_next_one_takes(fusion: Fusion) -> None:
     """Whatever number it chooses by: no truth values where floats are read, and no error while it builds."""
     recipe, records = next((r, m) for r in drawn(recipes_of(fusion), 60, number=3) if (m := made(fusion, r)))
@@ -143,11 +145,11 @@ def _stays_unfused(fusion: Fusion, miss: Miss, members: set[tuple[str, ...]], se
     for record in told.applied:
         if record.fusion == fusion.name:
             assert miss.value not in map(plain, record.gone), f"{miss.code}: '{miss.value}' is gone"
-            if fusion.patterns:
+            if fusion.finder.patterns:
                 assert {m.outputs for m in record.members} != members
     # A shorter match may take what is left over: that needs no reason.
     taken = any(miss.value in map(plain, m.outputs) for r in told.applied if r.fusion == fusion.name for m in r.members)
-    if fusion.patterns and miss.code and not taken:
+    if fusion.finder.patterns and miss.code and not taken:
         codes = {
             r.code
             for r in told.refused

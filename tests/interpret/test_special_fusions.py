@@ -155,7 +155,7 @@ def programs(name: str) -> list[tuple[int, bool, Trial, Mapping[str, Array]]]:
     if not SOAK and fusion.switch in TRAINED:
         strategy = testing.programs(min_ops=3, max_ops=8, optimizer=TRAINED[fusion.switch], runs=2)
     else:
-        kinds: dict[str, Any] = {"backward": True} if fusion.patterns or fusion.rewrites or fusion.proposes else {}
+        kinds: dict[str, Any] = {} if fusion.finder.general else {"backward": True}
         strategy = recipes_of(fusion, runs=2, **kinds)
     wanted = {False: PROGRAMS, True: PROGRAMS if SOAK or name in QUICK else 0}
     kept: Counter[bool] = Counter()

@@ -386,7 +386,7 @@ PASSES = (
     ),
     Mutant(
         "fusion/engine/__init__.py",
-        "_is_resolved",
+        "Search._is_resolved",
         "comparison",
         "len(into) == 1",
         "True",

@@ -367,12 +367,12 @@ class DeviceQueue(DeviceFacts):
         # Called for each run: a function of our own would be one call more.
         return contextlib.nullcontext  # type: ignore[return-value]
 
-    def splits(self, op: FrozenOp, how: str = "") -> str:
+    def splits(self, op: FrozenOp, sized: bool = True) -> str:
         """Returns why the step of an op cannot be part of a graph; empty if it can, or where there are no graphs.
 
         Args:
             op: The op.
-            how: How its step runs, as the plan says.
+            sized: Whether the sizes of its results are known before it runs.
         """
         return ""
 

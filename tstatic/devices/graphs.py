@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tstatic.devices.base import Device, Graph, QueuedWorkError
 from tstatic.devices.step import BlockMemory, Stream
+from tstatic.flags import GraphMode
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 from tstatic.logs import warn_once
-
-GraphMode = Literal["auto", "off", "check"]
-"""What ``FLAGS_cuda_graph`` may be."""
 
 
 class CapturingDevice(Device):
@@ -293,4 +291,4 @@ def _stream_of(call: Call) -> Stream | None:
     return next((one for one in call[1] if isinstance(one, Stream)), None)
 
 
-__all__ = ["CapturingDevice", "GraphBlocks", "GraphMode", "LateGraph"]
+__all__ = ["CapturingDevice", "GraphBlocks", "LateGraph"]

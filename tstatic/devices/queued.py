@@ -247,11 +247,11 @@ class QueuedDevice(CapturingDevice):
 
     deferred = True
 
-    def splits(self, op: FrozenOp, how: str = "") -> str:
+    def splits(self, op: FrozenOp, sized: bool = True) -> str:
         definition = op.definition
         if definition.collective:
             return "it waits for other replicas"
-        if how == "dynamic":
+        if not sized:
             return "its size depends on values"
         if op.sub_blocks:
             return "the host runs its body step by step"

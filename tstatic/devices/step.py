@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.region_log import RegionLog
-from tstatic.flags import fill_byte
+from tstatic.flags import GraphMode, fill_byte
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import CALL_BYTES, Call
 from tstatic.locks import cached_property
@@ -293,7 +293,7 @@ class Region:
     ordered: bool = False
     searched: bool = False
     behind: Sequence[Call] = ()
-    graphs: Literal["auto", "off", "check"] = "auto"
+    graphs: GraphMode = "auto"
 
 
 class Schedule:

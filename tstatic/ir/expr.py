@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,6 +35,14 @@ class Node:
         return to_text(self)
 
 
+ResultKind = Literal["float", "bool"]
+"""``float``: of the arguments' type. ``bool``: a truth value."""
+
+Numbers = Literal["any", "second", "swapped", "none"]
+"""Which arguments of a function of torch may be numbers: ``any`` of them; the ``second``; one of the two, ``swapped`` if it is the
+first, because their order does not matter; or ``none``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """One function of the language.
@@ -44,15 +52,14 @@ class Function:
         torch: ``(torch, *arguments) -> tensor``.
         grads: One text per argument: the derivative over the arguments ``a, b, c`` and the result ``r``.
         expand: A text over ``a, b, c`` that numpy runs instead.
-        kind: ``"float"`` (result of the arguments' type) or ``"bool"``.
+        kind: Type of the result.
         triton: A text over ``{a}, {b}, {c}`` for generated kernels; empty where they use ``expand``, or have no form. Names
             that begin with ``_`` are functions of ``fusion/codegen/text/prelude.py``.
         rounded: The same, rounded once, where ``triton`` is approximate in 32 bits; no form in 64 bits.
         fast: The same of 32 bits in fewer instructions and other last bits, where strict numerics does not ask for those.
         direct: torch's function of the same arguments, if it is one call that takes ``out``.
         whole: Whether integers have integers as the result.
-        numbers: Which arguments of ``direct`` may be numbers: ``any``; ``second``, and ``swapped`` where the order does not
-            matter; or ``none``.
+        numbers: Which arguments of ``direct`` may be numbers.
         exact: Jumps where its arguments are rounded otherwise: kernels round low precision before it.
     """
 
@@ -60,13 +67,13 @@ class Function:
     torch: Callable[..., Any]
     grads: tuple[str, ...]
     expand: str = ""
-    kind: str = "float"
+    kind: ResultKind = "float"
     triton: str = ""
     exact: bool = False
     rounded: str = ""
     direct: str = ""
     whole: bool = False
-    numbers: str = "any"
+    numbers: Numbers = "any"
     fast: str = ""
 
 
@@ -79,19 +86,20 @@ def define(
     torch: Callable[..., Any] | None = None,
     *grads: str,
     expand: str = "",
-    kind: str = "float",
+    kind: ResultKind = "float",
     triton: str = "",
     exact: bool = False,
     rounded: str = "",
     direct: str = "",
     whole: bool = False,
-    numbers: str = "any",
+    numbers: Numbers = "any",
     fast: str = "",
 ) -> None:
     """Adds a function to the language; ``torch`` defaults to torch's function of the same name."""
     lowered = torch if torch is not None else (lambda t, *args: getattr(t, name)(*args))
     derivatives = grads or ("0", "0", "0")
     direct = direct or (name if torch is None and not name.startswith("is") else "")
+    # A truth value jumps where rounding moves its arguments past each other.
     exact = exact or kind == "bool"
     FUNCTIONS[name] = Function(
         numpy, lowered, derivatives, expand, kind, triton, exact, rounded, direct, whole, numbers, fast

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,11 +28,16 @@ def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype
 
 
+OperandKind = Literal["in", "out", "reg", "const"]
+"""``in``, ``out``: an array that is read or written, by its number. ``reg``: a register, an array between two instructions.
+``const``: a number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Where an instruction finds an argument: ``kind`` is ``"in"``, ``"out"``, ``"reg"`` or ``"const"``."""
+    """Where an instruction finds an argument."""
 
-    kind: str
+    kind: OperandKind
     index: int
     dtype: np.dtype[Any]
     as_int: bool = False

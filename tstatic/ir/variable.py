@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,12 @@ _REFLECTED = {
 """numpy's function of an operator -> the method of the right operand that answers it."""
 
 
-def _undecide(own: dict[str, Any], stops: bool, origin: str) -> None:
+StopOrigin = Literal["", "inferred", "set"]
+"""What decided ``stop_gradient``: nothing yet; ``inferred``: the inputs of the op that writes the variable; ``set``: the user or a
+later op."""
+
+
+def _undecide(own: dict[str, Any], stops: bool, origin: StopOrigin) -> None:
     """Undoes :meth:`VariableBase._decide`."""
     own["_stop_gradient"], own["_stop_origin"] = stops, origin
 
@@ -45,8 +50,8 @@ class VariableBase(VariableMethods, NotedAttributes):
     _shape_is_inferred = False
     _persistable: bool
     _stop_gradient: bool
-    # What decided it: "" nothing yet, "inferred" the inputs of the op that writes it, "set" the user or a later op.
-    _stop_origin: str
+    # A later op may change what was inferred, never what was set.
+    _stop_origin: StopOrigin
 
     def _touch(self) -> None:
         """Records that the program has changed."""
@@ -63,7 +68,7 @@ class VariableBase(VariableMethods, NotedAttributes):
     def stop_gradient(self, value: bool) -> None:
         self._decide(value, "set")
 
-    def _decide(self, stops: bool, origin: str) -> None:
+    def _decide(self, stops: bool, origin: StopOrigin) -> None:
         # Past `__setattr__`, which takes longer: it is called for each result of an op.
         journal, own = HERE.journal, self.__dict__
         if journal is not None:

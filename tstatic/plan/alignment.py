@@ -55,6 +55,6 @@ def _begin(
             at = start + made.ctypes.data - like.ctypes.data
     elif slot.meta is not None and slot.meta.known:
         made = np.empty(slot.meta.shape, slot.meta.dtype.np)
-        at = max(0, slot.offset) if slot.kind in ("arena", "feed") else 0
+        at = max(0, slot.offset) if slot.in_arena else 0
     known[value] = made, at
     return known[value]

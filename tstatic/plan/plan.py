@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from tstatic.display import counted, preformatted, size
+from tstatic.flags import GraphMode
 from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
@@ -37,7 +38,7 @@ class PlanOptions:
     inplace: bool = True
     sequential: bool = False
     events: bool = False
-    graphs: Literal["auto", "off", "check"] = "auto"
+    graphs: GraphMode = "auto"
 
     @property
     def no_chaining(self) -> bool:
@@ -45,33 +46,44 @@ class PlanOptions:
         return self.sequential or self.events
 
 
+StorageKind = Literal["arena", "feed", "state", "view", "const", "dynamic", "foreign", "object"]
+"""Where a value is. ``arena``: in the plan's arena, at ``offset``. ``feed``: there, too, filled from the feed. ``state``: in the
+scope's storage of variable ``of``. ``view``: in the memory of value ``of``. ``const``: in memory that is filled when the plan is
+bound. ``dynamic``: in memory that is allocated when its size is known. ``foreign``: in a block that the device's library allocates
+in each run, or in that of value ``of``. ``object``: in none, for it is a Python object, such as a list of tensors."""
+
+StepRegion = Literal["main", "update"]
+"""``main`` comes first and writes no state; ``update`` writes it."""
+
+StepHow = Literal["ref", "kernel", "dynamic", "view", "joined"]
+"""How a step runs. ``ref``: by the reference, or by the device's form of the op. ``kernel``: by a generated kernel. ``dynamic``:
+once the sizes are known that values decide. ``view``, ``joined``: without work, because its result is a view, or what it joins was
+written to its place in the result."""
+
+
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The memory of a value.
-
-    ``kind``: ``arena`` (with ``offset``), ``feed`` (arena, filled from the feed), ``state`` (the scope's storage of variable
-    ``of``), ``view`` (of value ``of``), ``const``, ``dynamic`` (allocated when its size is known), ``foreign`` (a block that the
-    device's library allocates in each run, or value ``of`` has) or ``object``.
-    """
+    """The memory of a value; of ``offset`` and ``of`` each kind has what :data:`StorageKind` says."""
 
     value: str
-    kind: str
+    kind: StorageKind
     meta: Meta | None
     offset: int = -1
     of: str = ""
 
+    @property
+    def in_arena(self) -> bool:
+        """Whether it is in the plan's arena."""
+        return self.kind == "arena" or self.kind == "feed"
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One op of a plan, in the order of execution.
-
-    ``region`` is ``main`` or ``update``; ``how`` is ``ref``, ``kernel`` (generated), ``dynamic``, ``view`` (no work) or ``joined``
-    (no work: what it joins was written to its place in the result).
-    """
+    """One op of a plan, in the order of execution."""
 
     op: FrozenOp
-    region: str
-    how: str
+    region: StepRegion
+    how: StepHow
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +242,7 @@ class _Planner:
         # A member of a run lies within its run's buffer, which has the first one's name.
         offsets = {**starts, **{name: starts[run[0][0]] + within[name] for run in runs for name, _ in run}}
         for value, slot in self.storage.items():
-            if slot.kind in ("arena", "feed"):
+            if slot.in_arena:
                 at = offsets[self.base(value)] + self.before(value)
                 self.storage[value] = Storage(value, slot.kind, slot.meta, at, slot.of)
         return Plan(
@@ -245,7 +257,7 @@ class _Planner:
         if step.how == "kernel" and step.op.outputs in self.kernels:
             sums = self.kernels[step.op.outputs].calls.partial_offsets[1]
             return sums + copy_offsets(step.op, gapped, self.metas)[1]
-        return self.scratch_bytes(step.op, self.metas) if step.how in ("ref", "kernel") else 0
+        return self.scratch_bytes(step.op, self.metas) if step.how == "ref" or step.how == "kernel" else 0
 
     def gapped(self) -> frozenset[str]:
         """Returns the views that are not contiguous."""
@@ -285,7 +297,7 @@ class _Planner:
         return found
 
     def step(self, index: int, op: FrozenOp) -> Step:
-        region = "main" if index < self.main_count else "update"
+        region: StepRegion = "main" if index < self.main_count else "update"
         objects = set()
         for slot, entry in zip(op.definition.outputs, op.outputs, strict=True):
             if slot.name in op.definition.objects and isinstance(entry, str):
@@ -327,7 +339,7 @@ class _Planner:
             if value in self.direct:
                 self.storage[value] = Storage(value, "state", self.metas[value], of=self.direct[value])
             else:
-                kind = "foreign" if value in self.made else "arena"
+                kind: StorageKind = "foreign" if value in self.made else "arena"
                 self.storage[value] = Storage(value, kind, self.metas[value])
                 self.dense.add(value)
         if self.options.inplace:
@@ -363,7 +375,7 @@ class _Planner:
         # The scope's storage changes in the update region and belongs to the user afterwards.
         if base.kind == "state" and self.last.get(result, -1) >= self.main_count:
             return False
-        if base.kind not in ("arena", "feed", "state", "foreign"):
+        if not (base.in_arena or base.kind == "state" or base.kind == "foreign"):
             return False
         # The definition's own view decides, on memory that is never touched.
         sample = np.empty(self.metas[source].shape, self.metas[source].dtype.np)
@@ -435,10 +447,11 @@ class _Planner:
         if self.metas[source].dtype.itemsize != self.metas[result].dtype.itemsize:
             return False
         base = self.base(source)
-        foreign = self.storage[base].kind == "foreign"
+        kind = self.storage[base].kind
+        foreign = kind == "foreign"
         if foreign and (result not in self.may_move or self.metas[source].dtype != self.metas[result].dtype):
             return False
-        if self.storage[base].kind not in ("arena", "foreign") or self.metas[base].nbytes != self.metas[source].nbytes:
+        if (kind != "arena" and not foreign) or self.metas[base].nbytes != self.metas[source].nbytes:
             return False
         # Neither a later op nor another name that this op reads may still need the old content.
         if self.group_last(base) > index or any(v != source and self.base(v) == base for v in op.contents()):
@@ -462,7 +475,7 @@ class _Planner:
             base = self.base(value)
             slot = self.storage.get(base)
             # Only values in the arena and in blocks have a lifetime: state, constants and objects live elsewhere.
-            if slot is None or slot.kind not in ("arena", "feed", "foreign"):
+            if slot is None or not (slot.in_arena or slot.kind == "foreign"):
                 return
             # Accesses come in order, so the first one met is the first.
             first.setdefault(base, at)
@@ -543,7 +556,7 @@ def _events(plan: Plan) -> list[tuple[int, ...]]:
 
 
 def _where(slot: Storage) -> str:
-    if slot.kind in ("arena", "feed"):
+    if slot.in_arena:
         return f"{slot.kind}[{slot.offset}]"
     return f"{slot.kind}({slot.of})" if slot.of else slot.kind
 

@@ -266,7 +266,8 @@ def memory_report(
     makers = {v: step.op.role for step in plan.steps for v in step.op.writes()}
     by_op = []
     for i, step in enumerate(plan.steps):
-        metas = [plan.storage[v].meta for v in step.op.writes() if plan.storage[v].kind in ("arena", "foreign")]
+        slots = [plan.storage[v] for v in step.op.writes()]
+        metas = [slot.meta for slot in slots if slot.kind == "arena" or slot.kind == "foreign"]
         made = sum(aligned(m.nbytes) for m in metas if m is not None)
         by_op.append(OpMemory(i, step.op.type, show(step.op.where), live[i + 1], made))
     peak = max(by_op, key=lambda o: o.live_bytes, default=None)

@@ -31,6 +31,7 @@ from tstatic.runtime.fetch import room
 from tstatic.runtime.in_flight import InFlight
 from tstatic.runtime.interrupt import Writing
 from tstatic.runtime.learning_rate import LateRates, Rates
+from tstatic.runtime.recorded import RegionName
 from tstatic.runtime.scope import Scope
 from tstatic.shield import shield
 
@@ -58,7 +59,7 @@ class Runner(User, Protocol):
     settings: Callable[[bool], contextlib.AbstractContextManager[None]]
     runs: int
 
-    def execute(self, bound: Binding, region: str) -> None:
+    def execute(self, bound: Binding, region: RegionName) -> None:
         """Makes the calls of a region."""
 
     def stale(self) -> bool:

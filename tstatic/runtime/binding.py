@@ -19,7 +19,7 @@ from tstatic.ir.recording import Call
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import dtype_of
 from tstatic.plan.flat_buffers import state_buffers
-from tstatic.plan.plan import Plan, Step
+from tstatic.plan.plan import Plan, Step, StepRegion
 from tstatic.plan.report import Seen
 from tstatic.progress import tracked
 from tstatic.runtime import timeline
@@ -31,7 +31,7 @@ from tstatic.runtime.finite import check_finite
 from tstatic.runtime.flatten import flatten, move_values
 from tstatic.runtime.foreseen import foreseen
 from tstatic.runtime.generated import add_shared, bind_view, generated_work
-from tstatic.runtime.recorded import RecordedCalls
+from tstatic.runtime.recorded import RecordedCalls, RegionName
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.scratch import Scratch
 from tstatic.runtime.sections import Owner, Sections
@@ -137,7 +137,7 @@ class Binding:
         need = max((work.scratch_bytes for _, work, *_ in works), default=0)
         self.workspaces: Sequence[Any] = setting.arenas.workspaces(setting.threads, need)
         # Empty first: `_fences` asks whether another region comes before.
-        self.schedules = {"main": Schedule(), "update": Schedule()}
+        self.schedules: dict[RegionName, Schedule] = {"main": Schedule(), "update": Schedule()}
         for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
             self.schedules[region] = self._schedule(region, list(group))
         # Where the host does not wait between the regions, nothing keeps them from being one graph.
@@ -274,7 +274,7 @@ class Binding:
             self.arrays[value] = place
 
     # ---------------------------------------------------------------------------------------------------------- schedule
-    def _schedule(self, name: str, works: Sequence[Bound]) -> Schedule:
+    def _schedule(self, name: StepRegion, works: Sequence[Bound]) -> Schedule:
         """Returns the calls of a region."""
         setting, late = self._setting, self._setting.device.deferred
         searched = setting.check_numerics and name == "main"
@@ -302,9 +302,8 @@ class Binding:
         """Returns the calls of both regions, between which the host does not wait."""
         setting = self._setting
         assert self.checks is not None
-        main, update = (
-            [self._ready(one, False, True) for one in works if one[0].region == region] for region in ("main", "update")
-        )
+        main = [self._ready(one, False, True) for one in works if one[0].region == "main"]
+        update = [self._ready(one, False, True) for one in works if one[0].region == "update"]
         # All that the update writes waits for the main region, and for its checks.
         told = ReadyStep(
             None, setting.streams[0], before=self.checks.finish(setting.streams[0]), reads=None, writes=None
@@ -318,12 +317,12 @@ class Binding:
         if late:
             drawn = [setting.device.span(self.arrays[RNG])] if step.op.body and RNG in self.arrays else []
             reads, writes = [*reads, *drawn], [*writes, *self._scratch.spans(step)]
-        split = setting.device.splits(step.op, step.how)
+        split = setting.device.splits(step.op, step.how != "dynamic")
         if split and step.op.definition.collective and setting.communicator is not None:
             split = "" if setting.communicator.may_be_captured(step.op) else split
         return ReadyStep(step.op, stream, work, before, [find] if searched else [], reads, writes, split)
 
-    def _fences(self, name: str) -> list[ReadyStep]:
+    def _fences(self, name: StepRegion) -> list[ReadyStep]:
         """Returns the points in a region's order that have no work of their own."""
         first = self._setting.streams[0]
         found = []

@@ -264,10 +264,10 @@ def late_checks(plan: Plan, device: Device) -> LateChecks | None:
     """Returns the checks of positions on a device whose work runs late; elsewhere an op checks its own."""
     if not device.deferred:
         return None
-    steps = [one for one in plan.steps if one.region == "main" and one.how in ("ref", "kernel", "view", "joined")]
+    steps = [one for one in plan.steps if one.region == "main" and one.how != "dynamic"]
     ops = [op for step in steps for op in (step.op.body or [step.op])]
-    storage, root = plan.storage, plan.root
-    return LateChecks(device, ops, [v for v in storage if storage[root[v]].kind in ("feed", "const")])
+    kinds = {v: plan.storage[plan.root[v]].kind for v in plan.storage}
+    return LateChecks(device, ops, [v for v, kind in kinds.items() if kind == "feed" or kind == "const"])
 
 
 def may_ask_words(plan: Plan, checks: LateChecks | None, communicator: Communicator | None = None) -> bool:

@@ -14,6 +14,7 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.runtime.binding import Binding, Setting
 from tstatic.runtime.checks import StoppedBeforeError
 from tstatic.runtime.out_of_memory import of_op
+from tstatic.runtime.recorded import RegionName
 from tstatic.runtime.sub_block import annotate
 from tstatic.where import show
 
@@ -27,7 +28,7 @@ def number_of(at: Position) -> int:
     return len(schedule.calls) - length_hint(running) - 1
 
 
-def raise_failure(setting: Setting, bound: Binding, region: str, error: BaseException, op: FrozenOp) -> NoReturn:
+def raise_failure(setting: Setting, bound: Binding, region: RegionName, error: BaseException, op: FrozenOp) -> NoReturn:
     """Raises the error of a call, or of the queued work for which it waited, with its op; the device drops what is left.
 
     Raises:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Literal
 
 from tstatic.devices.base import Device, Event, RegionLog
 from tstatic.devices.step import Schedule, Stream
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.plan.plan import Plan
+from tstatic.plan.plan import Plan, StepRegion
 from tstatic.records import OpFacts, Record, Recorder
+
+RegionName = StepRegion | Literal["whole"]
+"""A region of a plan, or ``whole``: both in one, where the host does not wait in between."""
 
 
 class RecordedCalls:
@@ -43,7 +46,7 @@ class RecordedCalls:
         # Equal streams (those of a device that has only one) get the name of the last.
         self._streams = {stream: prefix + name for stream, name in zip(streams, names, strict=True)}
         self._prefix, self._first = prefix, streams[0]
-        self._regions: dict[str, Schedule] = {}
+        self._regions: dict[RegionName, Schedule] = {}
         self._logs: list[RegionLog] = []
         self._number = self._began = 0
         self._facts: dict[bool, dict[int, OpFacts]] = {}
@@ -62,12 +65,12 @@ class RecordedCalls:
             log.collect()
         self.recorder, self._regions, self._logs, self._facts = None, {}, [], {}
 
-    def region(self, recorder: Recorder, name: str, schedule: Schedule) -> Schedule:
+    def region(self, recorder: Recorder, name: RegionName, schedule: Schedule) -> Schedule:
         """Returns the calls of a region that runs next.
 
         Args:
             recorder: Gets the records.
-            name: ``"main"``, which begins a run, or ``"update"``.
+            name: Its name; ``main`` begins a run.
             schedule: Its calls as they run otherwise.
         """
         # By identity: each recording has a recorder of its own, and calls that were bound for another one write to that.

@@ -300,7 +300,7 @@ class Sections:
             for value in one.op.reads():
                 section.last[value] = index
                 slot = self._plan.storage.get(value)
-                if value in made or slot is None or slot.kind not in ("dynamic", "object"):
+                if value in made or slot is None or (slot.kind != "dynamic" and slot.kind != "object"):
                     continue
                 if value in maker:
                     if maker[value] not in section.sources:

@@ -27,6 +27,7 @@ from tstatic.runtime.fetch import copied, room
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.learning_rate import Rates
 from tstatic.runtime.out_of_memory import explained
+from tstatic.runtime.recorded import RegionName
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.sections import Sections
 from tstatic.runtime.storage import NO_BLOCKS
@@ -300,7 +301,7 @@ class Session:
             return [np.array(read(one)) for one in value]
         return self.device.to_host(value, self.streams[0])
 
-    def execute(self, bound: Binding, region: str) -> None:
+    def execute(self, bound: Binding, region: RegionName) -> None:
         schedule = bound.whole if region == "whole" and bound.whole is not None else bound.schedules[region]
         if records.recorder is not None:
             schedule = bound.recorded.region(records.recorder, region, schedule)

@@ -122,7 +122,7 @@ def place_values(
     # One array object per address: numpy is slower if input and output are two views of the same bytes.
     views: dict[Any, Array] = {}
     for value, slot in plan.storage.items():
-        if slot.kind in ("arena", "feed"):
+        if slot.in_arena:
             assert slot.meta is not None
             place = (slot.offset, slot.meta)
             if place not in views:

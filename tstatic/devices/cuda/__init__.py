@@ -486,10 +486,10 @@ class CudaDevice(CudaGraphs, TorchDevice):
             raise QueuedWorkError(op, stream) from error.__cause__
 
     # ------------------------------------------------------------------------------------------------------------ graphs
-    def splits(self, op: FrozenOp, how: str = "") -> str:
+    def splits(self, op: FrozenOp, sized: bool = True) -> str:
         # What waits in the middle of its form.
         waits = "" if op.body else op.definition.why(Waits)
-        return super().splits(op, how) or waits or self._no_graphs
+        return super().splits(op, sized) or waits or self._no_graphs
 
     @cached_property
     def _no_graphs(self) -> str:

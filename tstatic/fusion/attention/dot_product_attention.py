@@ -30,7 +30,7 @@ from tstatic.fusion.attention.search import (
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.matrix.layouts import Layout, Moved
 from tstatic.fusion.codegen.numerics import strict_numerics
-from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
+from tstatic.fusion.engine import Fused, Fusion, Proposal, Proposals, refuse
 from tstatic.fusion.engine.chain import PRODUCT, SOFTMAX, Chain
 from tstatic.fusion.engine.pattern import one as pattern_one
 from tstatic.fusion.engine.reasons import MatchRejected
@@ -409,10 +409,14 @@ def core_kernel(
     return attention_grad_kernel(again, gradient, metas, needed, saved, result, layouts, [*whole, *summing], biases)
 
 
+_CHAIN = Chain(
+    (PRODUCT, SOFTMAX, PRODUCT),
+    "a softmax over the last axis stands between a product with transposed keys and one with values, all of one type",
+)
 FUSION = Fusion(
-    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=core_kernel,
-    chain=Chain(
-        (PRODUCT, SOFTMAX, PRODUCT),
-        "a softmax over the last axis stands between a product with transposed keys and one with values, all of one type",
-    ),
-)  # fmt: skip
+    "dot_product_attention",
+    "fuse_dot_product_attention",
+    Proposals(_propose, _CHAIN),
+    kernel=core_kernel,
+    prepare=prepared,
+)

@@ -22,7 +22,7 @@ from tstatic.fusion.attention.dot_product_attention import (
 from tstatic.fusion.attention.search import OTHER_AXIS, Forward, forward_of, gradients_of, operands_of, whole_of
 from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.matrix.products import is_product, is_product_gradient
-from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
+from tstatic.fusion.engine import Fused, Fusion, Proposal, Proposals, refuse
 from tstatic.fusion.engine.chain import PRODUCT, SOFTMAX, Chain
 from tstatic.fusion.engine.pattern import one
 from tstatic.fusion.engine.product_blocks import (
@@ -442,5 +442,5 @@ _CHAIN = Chain(
     "queries, keys and values are products of one input, in heads, and the heads are put together before the product behind",
 )
 FUSION = Fusion(
-    "attention", "fused_attention", proposes=_proposals, kernel=attention_block_kernel, prepare=_prepare, chain=_CHAIN
+    "attention", "fused_attention", Proposals(_proposals, _CHAIN), kernel=attention_block_kernel, prepare=_prepare
 )

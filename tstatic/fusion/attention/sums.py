@@ -14,12 +14,9 @@ from tstatic.ir.types import Meta
 
 SUM_ROWS = function(
     "sum_rows",
-    tuple(
-        KernelParameter(name, kind)
-        for kind, names in (
-            ("integer", ("p", "block", "inside", "within", "own", "blocks")), ("constant", ("KEPT", "STRIPS")),
-        )
-        for name in names
+    (
+        *(KernelParameter(name, "integer") for name in ("p", "block", "inside", "within", "own", "blocks")),
+        *(KernelParameter(name, "constant") for name in ("KEPT", "STRIPS")),
     ),
     [
         "total = tl.sum(tl.where(inside[:, None], wide(block), 0.0), 0)",

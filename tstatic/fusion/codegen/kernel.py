@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -53,19 +53,24 @@ DRAWS = KernelLocal("draws")
 """A table with two integers per op that draws: its number in the program, and its own seed (0: the program's)."""
 
 
+ParameterKind = Literal["pointer", "integer", "constant"]
+"""``pointer``: an array's address. ``integer``: a number that each launch passes. ``constant``: a ``tl.constexpr``, which the
+compiler knows."""
+
+
 @dataclass(frozen=True, slots=True)
 class KernelParameter:
     """One parameter of a kernel, in order.
 
     Attributes:
         name: Its name.
-        kind: ``"pointer"``, ``"integer"`` or ``"constant"``.
+        kind: What is passed.
         type: Triton's type of the element or the integer; empty for a constant.
         operand: The value that a pointer leads to; a :class:`KernelLocal` for partial sums or a table.
     """
 
     name: str
-    kind: str
+    kind: ParameterKind
     type: str = ""
     operand: str = ""
 

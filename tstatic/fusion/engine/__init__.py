@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -96,13 +97,14 @@ class Fused:
 
     Attributes:
         type: Paddle's type of the fused op.
-        slots: Slot -> value (or values, for a slot that ends in ``*``); further values that are read go to ``Others*``.
+        slots: Slot -> value (or values, for a slot that ends in ``*``); further values that are read go to ``others``.
         outputs: Slot -> value; further values that must be kept go to ``Kept*``.
         attrs: Attributes, for reports.
         body: The ops that it computes, if they are not the matched ops; their results must be equal in every bit.
         inner: Slots of ``outputs`` that no op but gradients of the matched ops may read, beside those named ``Intermediate*``.
         notes: What the kernel does not do with two of the matched ops, by their indices, though it computes them; reported as a
             rejection is.
+        others: The slot of further values that are read, without its ``*``; empty if ``slots`` has it.
     """
 
     type: str
@@ -112,6 +114,7 @@ class Fused:
     body: tuple[FrozenOp, ...] = ()
     inner: tuple[str, ...] = ()
     notes: tuple[tuple[tuple[int, int], MatchRejected], ...] = ()
+    others: str = "Others"
 
 
 def loop_nest(
@@ -122,6 +125,10 @@ def loop_nest(
     return emit(group) if group.inner is None else rows_kernel(group)
 
 
+def _unchanged(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
+    return program
+
+
 @dataclass(frozen=True)
 class Fusion:
     """One fusion.
@@ -129,30 +136,20 @@ class Fusion:
     Attributes:
         name: Stable name.
         switch: Property of the BuildStrategy that turns it on.
-        patterns: Functions that name ops and values; with ``proposes``, examples of what is found.
-        fuse: Returns the fused op of a match; raises :class:`MatchRejected`.
-        groups: Instead of patterns: proposes groups of ops, and reports neighbours that it does not group.
-        proposes: Instead of a search for patterns: proposes groups of ops, each with what becomes of it.
+        finder: What it looks for, and what becomes of it: :class:`Patterns`, :class:`Groups`, :class:`Proposals` or
+            :class:`Rewriting`.
         kernel: ``(body, metas, values that it writes, in the op's order) -> Kernel``; by default the loop nest of the body's
             expressions. Raises :class:`CodegenUnsupported`.
         exact: Whether its kernel computes the same bits as the ops alone; a loop nest does.
         prepare: Rewrites the program before the search, so that patterns fit; adds the metadata of new values.
-        rewrites: Instead of a search: ``(fusion, program, metas, log) -> program`` of ordinary ops, which later fusions take up;
-            adds the metadata of new values, and its records to the log.
-        chain: Of a fusion without patterns: what it looks for, for the explanation of one that made nothing.
     """
 
     name: str
     switch: str
-    patterns: tuple[PatternFunction, ...] = ()
-    fuse: Callable[[Match], Fused] | None = None
-    groups: Callable[[View], Iterable[tuple[int, ...] | RejectedPair]] | None = None
-    proposes: Callable[[View], Iterable[Proposal]] | None = None
+    finder: Finder
     kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] = loop_nest
     exact: bool = False
-    prepare: Callable[[FrozenProgram, dict[str, Meta]], FrozenProgram] | None = None
-    rewrites: Callable[[Fusion, FrozenProgram, dict[str, Meta], Log], FrozenProgram] | None = None
-    chain: Chain | None = None
+    prepare: Callable[[FrozenProgram, dict[str, Meta]], FrozenProgram] = _unchanged
 
 
 def refuse(rejected: MatchRejected) -> Fused:
@@ -191,57 +188,166 @@ def kernels_of(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[tuple[E
     return {op.outputs: kernel_of(op, metas) for op in frozen.ops if op.body}
 
 
-# ----------------------------------------------------------------------------------------------------------- one fusion
 def apply(
-    fusion: Fusion,
-    program: FrozenProgram,
-    metas: Mapping[str, Meta],
-    log: Log,
-    later: frozenset[str] = frozenset(),
+    fusion: Fusion, program: FrozenProgram, metas: dict[str, Meta], log: Log, later: frozenset[str] = frozenset()
 ) -> FrozenProgram:
-    """Applies every safe match of one fusion; matches are taken in program order and never overlap.
+    """Returns the program after one fusion.
 
-    ``later`` are the switches of the fusions that come after it.
+    Args:
+        fusion: The fusion.
+        program: The frozen program.
+        metas: Metadata of all its values; those of new ones are added.
+        log: Gets the records of what was done, and of what was not.
+        later: Switches of the fusions that come after it.
     """
-    view = View(program, metas, later)
-    taken: dict[int, int] = {}
-    made: list[tuple[tuple[int, ...], FrozenOp]] = []
-    records: list[Applied] = []
-    refusals: dict[tuple[int, ...], Rejection] = {}
-    for indices, fuse in _candidates(fusion, view):
-        members = tuple(member(view.ops[i]) for i in indices)
-        # Matches are taken in order, so the first one that fits an op has it.
-        others = [i for i in indices if i in taken]
-        if len(others) == len(indices):
-            # The same ops matched another pattern of this fusion before.
-            continue
-        try:
-            # Also where an op is taken already: a reason of the match itself says more than that.
-            fused, record = _make(fusion, view, indices, fuse, members)
-            if others:
-                raise MatchRejected("TWO_GROUPS", f"{view.ops[others[0]].type} is in another match already", _TAKEN)
-        except MatchRejected as unfit:
-            refusals[indices] = _rejection(fusion, unfit, members)
-            continue
-        # An earlier pattern may have been rejected for the same ops.
-        refusals.pop(indices, None)
-        for i in indices:
-            taken[i] = len(made)
-        made.append((indices, fused))
-        records.append(record)
-    log.refused.extend(r for indices, r in refusals.items() if not _is_resolved(fusion, indices, taken))
-    if not made:
-        return program
-    done, dropped = _without_cycles(program, view, made)
-    for number, record in enumerate(records):
-        if number in dropped:
-            log.refused.append(_rejection(fusion, MatchRejected("CYCLE"), record.members))
-        else:
-            log.applied.append(record)
-            log.refused.extend(record.notes)
-    return done
+    return fusion.finder.edit(fusion, fusion.prepare(program, metas), metas, log, later)
 
 
+# -------------------------------------------------------------------------------------------------------------- finders
+class Finder(ABC):
+    """What a fusion looks for, and what becomes of it.
+
+    Attributes:
+        patterns: Functions that name ops and values; empty for a finder that has no patterns.
+        chain: What a finder without patterns looks for, for the explanation of one that made nothing.
+        general: Whether it joins whatever neighbours it can, rather than particular operators. Why it did not join two of them
+            is reported even where other kernels hold both.
+    """
+
+    patterns: tuple[PatternFunction, ...] = ()
+    chain: Chain | None = None
+    general: bool = False
+
+    @abstractmethod
+    def edit(
+        self, fusion: Fusion, program: FrozenProgram, metas: dict[str, Meta], log: Log, later: frozenset[str]
+    ) -> FrozenProgram:
+        """Returns the program with what it finds replaced; takes what :func:`apply` takes, the program prepared."""
+
+
+class Search(Finder):
+    """A finder that proposes groups of ops: each that is safe becomes one op with a kernel."""
+
+    @abstractmethod
+    def proposals(self, view: View) -> Iterable[Proposal]:
+        """Yields groups of ops, each with what becomes of it; one is not tried whose ops are all in others before it."""
+
+    def edit(
+        self, fusion: Fusion, program: FrozenProgram, metas: dict[str, Meta], log: Log, later: frozenset[str]
+    ) -> FrozenProgram:
+        """Replaces every safe proposal; they are taken in their order and never overlap."""
+        view = View(program, metas, later)
+        taken: dict[int, int] = {}
+        made: list[tuple[tuple[int, ...], FrozenOp]] = []
+        records: list[Applied] = []
+        refusals: dict[tuple[int, ...], Rejection] = {}
+        for indices, fuse in self.proposals(view):
+            members = tuple(member(view.ops[i]) for i in indices)
+            # Matches are taken in order, so the first one that fits an op has it.
+            others = [i for i in indices if i in taken]
+            if len(others) == len(indices):
+                # The same ops matched another pattern of this fusion before.
+                continue
+            try:
+                # Also where an op is taken already: a reason of the match itself says more than that.
+                fused, record = _make(fusion, view, indices, fuse, members)
+                if others:
+                    raise MatchRejected("TWO_GROUPS", f"{view.ops[others[0]].type} is in another match already", _TAKEN)
+            except MatchRejected as unfit:
+                refusals[indices] = _rejection(fusion, unfit, members)
+                continue
+            # An earlier pattern may have been rejected for the same ops.
+            refusals.pop(indices, None)
+            for i in indices:
+                taken[i] = len(made)
+            made.append((indices, fused))
+            records.append(record)
+        log.refused.extend(r for indices, r in refusals.items() if not self._is_resolved(indices, taken))
+        if not made:
+            return program
+        done, dropped = _without_cycles(program, view, made)
+        for number, record in enumerate(records):
+            if number in dropped:
+                log.refused.append(_rejection(fusion, MatchRejected("CYCLE"), record.members))
+            else:
+                log.applied.append(record)
+                log.refused.extend(record.notes)
+        return done
+
+    def _is_resolved(self, indices: tuple[int, ...], taken: Mapping[int, int]) -> bool:
+        """Returns whether a rejection need not be reported: other matches took its ops."""
+        into = {taken.get(i) for i in indices}
+        return None not in into and (not self.general or len(into) == 1)
+
+
+@dataclass(frozen=True)
+class Patterns(Search):
+    """Finds the places where patterns fit; ``fuse`` returns the fused op of a match, or raises :class:`MatchRejected`."""
+
+    # With no default: the base class's would make it optional.
+    patterns: tuple[PatternFunction, ...] = field()
+    fuse: Callable[[Match], Fused]
+
+    def proposals(self, view: View) -> Iterator[Proposal]:
+        found: dict[tuple[int, ...], Match] = {}
+        # Of two patterns that match the same ops the first counts; else matches are tried in the order of their ops.
+        for function in self.patterns:
+            for match in find(Pattern(function), view):
+                found.setdefault(match.indices, match)
+        for indices, match in sorted(found.items(), key=lambda pair: pair[0]):
+            yield indices, partial(self.fuse, match)
+
+
+@dataclass(frozen=True)
+class Groups(Search):
+    """Asks a function for groups of ops that become one op each, and for neighbours that it does not group."""
+
+    function: Callable[[View], Iterable[tuple[int, ...] | RejectedPair]]
+    chain: Chain | None = None
+    general = True
+
+    def proposals(self, view: View) -> Iterator[Proposal]:
+        for one in self.function(view):
+            if isinstance(one, RejectedPair):
+                yield one.indices, partial(refuse, MatchRejected(one.code, one.reason, reader=one.reader))
+            else:
+                yield one, partial(_together, view, one)
+
+
+def _together(view: View, indices: tuple[int, ...]) -> Fused:
+    return Fused("fusion_group", {"Inputs": ()}, {"Outs": tuple(view.needed(set(indices)))}, others="Inputs")
+
+
+@dataclass(frozen=True)
+class Proposals(Search):
+    """Asks a function for groups of ops, each with what becomes of it."""
+
+    function: Callable[[View], Iterable[Proposal]]
+    chain: Chain | None = None
+
+    def proposals(self, view: View) -> Iterable[Proposal]:
+        return self.function(view)
+
+
+@dataclass(frozen=True)
+class Rewriting(Finder):
+    """Replaces ops by ordinary ones, which later fusions take up.
+
+    Attributes:
+        function: ``(fusion, program, metas, log) -> program``; adds the metadata of new values, and its records to the log.
+        chain: See :class:`Finder`.
+    """
+
+    function: Callable[[Fusion, FrozenProgram, dict[str, Meta], Log], FrozenProgram]
+    chain: Chain | None = None
+
+    def edit(
+        self, fusion: Fusion, program: FrozenProgram, metas: dict[str, Meta], log: Log, later: frozenset[str]
+    ) -> FrozenProgram:
+        return self.function(fusion, program, metas, log)
+
+
+# ------------------------------------------------------------------------------------------------- one op for many
 def _without_cycles(
     program: FrozenProgram, view: View, made: Sequence[tuple[tuple[int, ...], FrozenOp]]
 ) -> tuple[FrozenProgram, set[int]]:
@@ -268,38 +374,11 @@ def _rejection(fusion: Fusion, unfit: MatchRejected, members: tuple[OpInfo, ...]
     return Rejection(fusion.name, fusion.switch, unfit.code, members, unfit.reason, unfit.change)
 
 
-def _is_resolved(fusion: Fusion, indices: tuple[int, ...], taken: Mapping[int, int]) -> bool:
-    """Returns whether a rejection need not be reported: other matches took its ops. Neighbours in two groups are reported."""
-    into = {taken.get(i) for i in indices}
-    return None not in into and (fusion.groups is None or len(into) == 1)
-
-
-def _candidates(fusion: Fusion, view: View) -> Iterator[tuple[tuple[int, ...], Callable[[], Fused] | None]]:
-    if fusion.groups is not None:
-        for one in fusion.groups(view):
-            if isinstance(one, RejectedPair):
-                yield one.indices, partial(refuse, MatchRejected(one.code, one.reason, reader=one.reader))
-            else:
-                yield one, None
-        return
-    if fusion.proposes is not None:
-        yield from fusion.proposes(view)
-        return
-    assert fusion.fuse is not None
-    found: dict[tuple[int, ...], Match] = {}
-    # Of two patterns that match the same ops the first counts; else matches are tried in the order of their ops.
-    for function in fusion.patterns:
-        for match in find(Pattern(function), view):
-            found.setdefault(match.indices, match)
-    for indices, match in sorted(found.items(), key=lambda pair: pair[0]):
-        yield indices, partial(fusion.fuse, match)
-
-
 def _make(
     fusion: Fusion,
     view: View,
     indices: tuple[int, ...],
-    fuse: Callable[[], Fused] | None,
+    fuse: Callable[[], Fused],
     members: tuple[OpInfo, ...],
 ) -> tuple[FrozenOp, Applied]:
     inside = set(indices)
@@ -310,16 +389,15 @@ def _make(
         raise MatchRejected("NUM_STRICT")
     ops = [view.ops[i] for i in indices]
     needed = view.needed(inside)
-    result = fuse() if fuse is not None else None
+    result = fuse()
     # A fused op that is fused again hands over its members: one kernel computes all of them.
-    body = (result.body if result is not None else ()) or tuple(b for op in ops for b in (op.body or (op,)))
-    final = _final(result, needed) if result is not None else set(needed)
+    body = result.body or tuple(b for op in ops for b in (op.body or (op,)))
+    final = _final(result, needed)
     _check_inner(view, inside, ops, needed, final)
     blocker = view.between(inside)
     if blocker is not None:
         raise MatchRejected("CYCLE", reader=view.ops[blocker].type)
-    outputs = result.outputs if result is not None else {"Outs": tuple(needed)}
-    written = _entries({s: _only(e, set(needed)) for s, e in outputs.items()}, needed, "Kept")
+    written = _entries({s: _only(e, set(needed)) for s, e in result.outputs.items()}, needed, "Kept")
     kernel = _kernel(fusion, view, body, flat(written[0]))
     # The body of an already fused op has inner values that the program no longer has.
     made = {v for op in body for v in op.writes()}
@@ -329,8 +407,6 @@ def _make(
     read = [v for v in dict.fromkeys((*contents, *loaded)) if v not in made]
     # What only the shape is read of is an input without content: its memory may be reused by then.
     shapes = [v for v in dict.fromkeys(v for op in ops for v in op.reads()) if v not in made and v not in read]
-    if result is None:
-        result = Fused("fusion_group", {"Inputs": tuple(read)}, outputs)
     fused = _fused_op(fusion, result, ops, body, (read, shapes), written, kernel)
     gone = tuple(v for op in ops for v in op.writes() if v not in needed)
     kept = tuple(v for v in needed if v not in final)
@@ -388,7 +464,7 @@ def _fused_op(
     kernel: Kernel,
 ) -> FrozenOp:
     contents, shapes = read
-    inputs, slots_in = _entries({s: _only(e, set(contents)) for s, e in result.slots.items()}, contents, "Others")
+    inputs, slots_in = _entries({s: _only(e, set(contents)) for s, e in result.slots.items()}, contents, result.others)
     if shapes:
         # Inputs only for the order and for metadata; their memory may be reused.
         inputs, slots_in = (*inputs, tuple(shapes)), [*slots_in, "Shapes*?"]
@@ -414,19 +490,11 @@ def _only(entry: str | tuple[str, ...] | None, wanted: set[str]) -> str | tuple[
 def _entries(
     slots: Mapping[str, str | tuple[str, ...] | None], wanted: Sequence[str], rest: str
 ) -> tuple[tuple[Entry, ...], list[str]]:
-    entries: list[Entry] = []
-    names: list[str] = []
-    known: set[str] = set()
-    for slot, entry in slots.items():
-        many = isinstance(entry, tuple)
-        names.append(slot + ("*" if many else "") + "?")
-        entries.append(entry)
-        known.update(entry if isinstance(entry, tuple) else (entry,) if entry is not None else ())
+    known = {v for entry in slots.values() for v in ((entry,) if isinstance(entry, str) else entry or ())}
     others = tuple(v for v in wanted if v not in known)
     if others:
-        names.append(f"{rest}*?")
-        entries.append(others)
-    return tuple(entries), names
+        slots = {**slots, rest: others}
+    return tuple(slots.values()), [f"{slot}{'*' if isinstance(entry, tuple) else ''}?" for slot, entry in slots.items()]
 
 
 def replace_matches(

@@ -25,9 +25,10 @@ def why_idle(fusion: Fusion, view: View, applied: Sequence[Applied]) -> str:
         view: The program as the user built it.
         applied: What the other fusions made.
     """
-    if fusion.chain is not None:
-        return _chain(fusion.chain, view, applied)
-    return _patterns([Pattern(function) for function in fusion.patterns], view, applied)
+    finder = fusion.finder
+    if finder.chain is not None:
+        return _chain(finder.chain, view, applied)
+    return _patterns([Pattern(function) for function in finder.patterns], view, applied)
 
 
 def _taken(indices: Iterable[int], view: View, applied: Sequence[Applied]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tstatic.errors import ProgramTypeError, shown
 from tstatic.fusion.engine.view import View
@@ -126,19 +127,23 @@ class Match:
         return tuple(sorted(self.ops.values()))
 
 
+MisfitReason = Literal["type", "twice", "missing", "value", "maker"]
+"""``type``: the op is of another type. ``twice``: it is another op of the pattern already. ``missing``: a slot does not have one
+value. ``value``: it has another one than the pattern. ``maker``: what makes it is of another type."""
+
+
 @dataclass(frozen=True, slots=True)
 class Misfit:
     """Why an op of the program is not one of a pattern.
 
     Attributes:
-        why: ``"type"``, ``"twice"`` (it is another op of the pattern), ``"missing"`` (a slot does not have one value),
-            ``"value"`` (it has another than the pattern), ``"maker"`` (what makes it is of another type).
+        why: What does not fit.
         index: The op.
         slot, entry: The slot, and the value in it.
         wanted: Types of the op that should make it.
     """
 
-    why: str
+    why: MisfitReason
     index: int
     slot: str = ""
     entry: str = ""

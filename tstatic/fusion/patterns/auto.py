@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise, works_on_rows, worth_a_kernel
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, arrays_of_uniform, build
 from tstatic.fusion.codegen.loops.rows import check_sums
-from tstatic.fusion.engine import Fusion, loop_nest
+from tstatic.fusion.engine import Fusion, Groups, loop_nest
 from tstatic.fusion.engine.chain import ELEMENTWISE, Chain
 from tstatic.fusion.engine.reasons import RejectedPair
 from tstatic.fusion.engine.view import View
@@ -287,7 +287,5 @@ def ready(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     return pass_on_to_products(prepared(draw_again(program, metas), metas, compiler=True), metas)
 
 
-FUSION = Fusion(
-    "auto", "enable_auto_fusion", groups=groups, prepare=ready,
-    chain=Chain((ELEMENTWISE, ELEMENTWISE), "two connected operators per element on one shape, of known sizes"),
-)  # fmt: skip
+_CHAIN = Chain((ELEMENTWISE, ELEMENTWISE), "two connected operators per element on one shape, of known sizes")
+FUSION = Fusion("auto", "enable_auto_fusion", Groups(groups, _CHAIN), prepare=ready)

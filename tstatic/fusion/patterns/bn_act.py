@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tstatic.fusion.codegen.channels.batch_norm import RECOMPUTES, batch_norm_kernel
-from tstatic.fusion.engine import Fused, Fusion
+from tstatic.fusion.engine import Fused, Fusion, Patterns
 from tstatic.fusion.engine.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
 from tstatic.ir.frozen import FrozenOp
 
@@ -92,8 +92,7 @@ def _recomputing(match: Match) -> tuple[FrozenOp, ...]:
 FUSION = Fusion(
     "bn_act",
     "fuse_bn_act_ops",
-    (act_of_norm, grad_of_act_of_norm),
-    _fuse,
+    Patterns((act_of_norm, grad_of_act_of_norm), _fuse),
     kernel=batch_norm_kernel,
     exact=True,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tstatic.fusion.codegen.channels.batch_norm import batch_norm_kernel
-from tstatic.fusion.engine import Fused, Fusion
+from tstatic.fusion.engine import Fused, Fusion, Patterns
 from tstatic.fusion.engine.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
 from tstatic.fusion.engine.reasons import MatchRejected
 from tstatic.fusion.patterns.bn_act import backward_parts, forward_parts
@@ -82,12 +82,8 @@ def _fuse(match: Match) -> Fused:
     return Fused("fused_bn_add_activation_grad", ins, {**outs, "Z@GRAD": one(add.output(other))}, attrs)
 
 
-FUSION = Fusion(
-    "bn_add_act",
-    "fuse_bn_add_act_ops",
+_PATTERNS = (
     # A sum precedes the activation's gradient, so that the longer match, which begins with it, is tried first.
-    (norm_plus, plus_norm, summed_grad_of_norm_plus, summed_grad_of_plus_norm, grad_of_norm_plus, grad_of_plus_norm),
-    _fuse,
-    kernel=batch_norm_kernel,
-    exact=True,
-)
+    norm_plus, plus_norm, summed_grad_of_norm_plus, summed_grad_of_plus_norm, grad_of_norm_plus, grad_of_plus_norm,
+)  # fmt: skip
+FUSION = Fusion("bn_add_act", "fuse_bn_add_act_ops", Patterns(_PATTERNS, _fuse), kernel=batch_norm_kernel, exact=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tstatic.fusion.engine import Fusion
+from tstatic.fusion.engine import Fusion, Groups
 from tstatic.fusion.engine.chain import ANY, Chain
 from tstatic.fusion.engine.reasons import RejectedPair
 from tstatic.fusion.engine.view import View
@@ -16,7 +16,5 @@ def groups(view: View) -> Iterator[tuple[int, ...] | RejectedPair]:
     return auto.groups(view, rows=True)
 
 
-FUSION = Fusion(
-    "compiler", "build_cinn_pass", groups=groups, prepare=auto.ready,
-    chain=Chain((ANY, ANY), "connected operators per element or along the same rows, of known sizes"),
-)  # fmt: skip
+_CHAIN = Chain((ANY, ANY), "connected operators per element or along the same rows, of known sizes")
+FUSION = Fusion("compiler", "build_cinn_pass", Groups(groups, _CHAIN), prepare=auto.ready)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tstatic.fusion.codegen.define import is_elementwise, works_on_rows
-from tstatic.fusion.engine import Fused, Fusion
+from tstatic.fusion.engine import Fused, Fusion, Patterns
 from tstatic.fusion.engine.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
 from tstatic.fusion.engine.reasons import MatchRejected
 from tstatic.fusion.engine.view import View
@@ -178,20 +178,8 @@ def _slot(op: FrozenOp, name: str) -> str | None:
     return one(op.input(name)) if name in names and op.type != "scale" else None
 
 
-FUSION = Fusion(
-    "elewise_add_act",
-    "fuse_elewise_add_act_ops",
-    (
-        act_of_add,
-        add_of_act,
-        act_plus,
-        grad_with_sum,
-        same_grad_with_sum,
-        grad_of_act_of_add,
-        scaled_grad,
-        grad_of_add_of_act,
-        grad_of_act_plus,
-    ),
-    _fuse,
-    prepare=prepared,
-)
+_PATTERNS = (
+    act_of_add, add_of_act, act_plus, grad_with_sum, same_grad_with_sum, grad_of_act_of_add, scaled_grad, grad_of_add_of_act,
+    grad_of_act_plus,
+)  # fmt: skip
+FUSION = Fusion("elewise_add_act", "fuse_elewise_add_act_ops", Patterns(_PATTERNS, _fuse), prepare=prepared)

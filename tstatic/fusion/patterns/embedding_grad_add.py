@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tstatic.fusion.codegen.numerics import strict_numerics
-from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, member
+from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, Rewriting, member
 from tstatic.fusion.engine.chain import Chain, Link
 from tstatic.fusion.engine.reasons import MatchRejected
 from tstatic.fusion.engine.view import View
@@ -153,4 +153,4 @@ _CHAIN = Chain(
     ),
     "a table that is looked up has a second gradient, of a product or another lookup",
 )
-FUSION = Fusion("embedding_grad_add", "fuse_embedding_grad_add", rewrites=rewritten, chain=_CHAIN)
+FUSION = Fusion("embedding_grad_add", "fuse_embedding_grad_add", Rewriting(rewritten, _CHAIN))

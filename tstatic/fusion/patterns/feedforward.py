@@ -14,7 +14,7 @@ from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.matrix.products import is_product, is_product_gradient
 from tstatic.fusion.codegen.text.composite import parts_of
-from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
+from tstatic.fusion.engine import Fused, Fusion, Proposal, Proposals, refuse
 from tstatic.fusion.engine.chain import ACTIVATION, PRODUCT, Chain
 from tstatic.fusion.engine.pattern import one
 from tstatic.fusion.engine.product_blocks import (
@@ -331,7 +331,14 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     return pass_on_to_products(program, metas, gradients)
 
 
+_CHAIN = Chain(
+    (PRODUCT, ACTIVATION, PRODUCT), "only biases and dropouts stand between the two products and the activation"
+)
 FUSION = Fusion(
-    "feedforward", "fused_feedforward", proposes=blocks, kernel=feed_forward_kernel, exact=True, prepare=_prepare,
-    chain=Chain((PRODUCT, ACTIVATION, PRODUCT), "only biases and dropouts stand between the two products and the activation"),
-)  # fmt: skip
+    "feedforward",
+    "fused_feedforward",
+    Proposals(blocks, _CHAIN),
+    kernel=feed_forward_kernel,
+    exact=True,
+    prepare=_prepare,
+)

@@ -13,7 +13,7 @@ from functools import partial
 from tstatic.fusion.codegen.define import draws, is_elementwise, works_on_rows
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.matrix.products import is_product, is_product_gradient, products_of
-from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
+from tstatic.fusion.engine import Fused, Fusion, Proposal, Proposals, refuse
 from tstatic.fusion.engine.chain import ELEMENTWISE, PRODUCT, Chain
 from tstatic.fusion.engine.pattern import one
 from tstatic.fusion.engine.reasons import MatchRejected
@@ -353,14 +353,14 @@ def _behind(view: View) -> set[int]:
     return found
 
 
+_CHAIN = Chain(
+    (PRODUCT, ELEMENTWISE), "a product of two matrices, with something per element behind it that has its shape"
+)
 FUSION = Fusion(
     "gemm_epilogue",
     "fuse_gemm_epilogue",
-    proposes=_propose,
+    Proposals(_propose, _CHAIN),
     kernel=product_kernel,
     exact=True,
     prepare=prepared,
-    chain=Chain(
-        (PRODUCT, ELEMENTWISE), "a product of two matrices, with something per element behind it that has its shape"
-    ),
 )

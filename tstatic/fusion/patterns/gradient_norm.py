@@ -12,7 +12,7 @@ from functools import partial
 from tstatic.fusion.codegen.define import is_pointwise
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.update.square_sum import square_sum_kernel
-from tstatic.fusion.engine import Fused, Fusion, Proposal, loop_nest
+from tstatic.fusion.engine import Fused, Fusion, Proposal, Proposals, loop_nest
 from tstatic.fusion.engine.view import View
 from tstatic.fusion.patterns.multi_tensor import ADAMW as UPDATE_ADAMW
 from tstatic.fusion.patterns.multi_tensor import ALL as UPDATE_ALL
@@ -108,15 +108,13 @@ def _has_kernel(view: View, body: list[FrozenOp]) -> bool:
 ADAMW = Fusion(
     "adamw_norm",
     UPDATE_ADAMW.switch,
-    proposes=partial(_propose, is_adamw),
+    Proposals(partial(_propose, is_adamw), UPDATE_ADAMW.finder.chain),
     kernel=square_sum_kernel,
-    chain=UPDATE_ADAMW.chain,
 )
 
 ALL = Fusion(
     "all_optimizer_norm",
     UPDATE_ALL.switch,
-    proposes=partial(_propose, is_update),
+    Proposals(partial(_propose, is_update), UPDATE_ALL.finder.chain),
     kernel=square_sum_kernel,
-    chain=UPDATE_ALL.chain,
 )

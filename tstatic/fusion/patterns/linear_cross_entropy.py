@@ -16,7 +16,7 @@ import numpy as np
 
 from tstatic.fusion.codegen.matrix.products import is_product
 from tstatic.fusion.codegen.numerics import strict_numerics
-from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, member
+from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, Rewriting, member
 from tstatic.fusion.engine.chain import ALONG_ROWS, PRODUCT, Chain
 from tstatic.fusion.engine.live_bytes import live_bytes
 from tstatic.fusion.engine.reasons import MatchRejected
@@ -250,7 +250,7 @@ def fusion_of(least: int = LEAST_ROWS) -> Fusion:
         (PRODUCT, ALONG_ROWS), "a cross entropy reads the logits of a linear layer, and nothing else reads them"
     )
     return Fusion(
-        "linear_cross_entropy", "fuse_linear_cross_entropy", rewrites=partial(rewritten, least=least), chain=chain
+        "linear_cross_entropy", "fuse_linear_cross_entropy", Rewriting(partial(rewritten, least=least), chain)
     )
 
 

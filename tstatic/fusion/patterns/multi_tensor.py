@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from tstatic.fusion.codegen.update import update_kernel
-from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
+from tstatic.fusion.engine import Fused, Fusion, Proposal, Proposals, refuse
 from tstatic.fusion.engine.chain import Chain, Link
 from tstatic.fusion.engine.reasons import MatchRejected
 from tstatic.fusion.engine.view import View
@@ -228,24 +228,20 @@ def is_update(definition: OpDef) -> bool:
     return definition.formula is not None and definition.formula.single_pass
 
 
+_ADAMW = Chain((Link("an update by AdamW", lambda op: is_adamw(op.definition)),), "updates with the same settings")
 ADAMW = Fusion(
-    "adamw",
-    "fuse_adamw",
-    proposes=partial(_propose, is_adamw, True),
-    kernel=update_kernel,
-    exact=True,
-    chain=Chain((Link("an update by AdamW", lambda op: is_adamw(op.definition)),), "updates with the same settings"),
+    "adamw", "fuse_adamw", Proposals(partial(_propose, is_adamw, True), _ADAMW), kernel=update_kernel, exact=True
 )
 """Every ``adamw`` becomes part of a ``fused_adam``, as in Paddle even if it is the only op with its settings."""
 
+_ALL = Chain(
+    (Link("an update of a parameter", lambda op: is_update(op.definition)),),
+    "two or more updates by one rule, with the same settings and types",
+)
 ALL = Fusion(
     "all_optimizer",
     "fuse_all_optimizer_ops",
-    proposes=partial(_propose, is_update, False),
+    Proposals(partial(_propose, is_update, False), _ALL),
     kernel=update_kernel,
     exact=True,
-    chain=Chain(
-        (Link("an update of a parameter", lambda op: is_update(op.definition)),),
-        "two or more updates by one rule, with the same settings and types",
-    ),
 )

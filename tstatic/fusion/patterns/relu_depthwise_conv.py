@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tstatic.fusion.codegen.channels.depthwise import relu_depthwise_kernel
 from tstatic.fusion.codegen.channels.per_channel import LAST
-from tstatic.fusion.engine import Fused, Fusion
+from tstatic.fusion.engine import Fused, Fusion, Patterns
 from tstatic.fusion.engine.pattern import Match, Op, Pattern, Value, one
 from tstatic.fusion.engine.reasons import MatchRejected
 from tstatic.fusion.engine.view import View
@@ -104,8 +104,7 @@ def _fuse(match: Match) -> Fused:
 FUSION = Fusion(
     "relu_depthwise_conv",
     "fuse_relu_depthwise_conv",
-    (conv_of_relu, grads_of_conv_of_relu, grad_of_filter),
-    _fuse,
+    Patterns((conv_of_relu, grads_of_conv_of_relu, grad_of_filter), _fuse),
     kernel=relu_depthwise_kernel,
     prepare=recomputed,
 )

@@ -12,7 +12,7 @@ from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.matrix.gemm import gemm_kernel
 from tstatic.fusion.codegen.matrix.products import multiplies
 from tstatic.fusion.codegen.update import update_kernel
-from tstatic.fusion.engine import Fusion, loop_nest
+from tstatic.fusion.engine import loop_nest
 from tstatic.fusion.patterns.multi_tensor import is_update, leaves_rows
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OpDef
@@ -21,8 +21,8 @@ from tstatic.ir.types import UNKNOWN, Meta
 MakeKernel = Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel]
 """``(body, metas, values that it writes) -> Kernel``."""
 
-SINGLE_OP = Fusion("single_op", "FLAGS_numerics")
-"""Not a fusion of a strategy: applied where kernels run, to the ops left unfused."""
+SINGLE_OP = "single_op"
+"""What ops with such kernels have as their fusion's name: they are made where kernels run, whatever the strategy."""
 
 
 def kernel_per_op(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
@@ -73,7 +73,7 @@ def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     definition = OpDef(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
     return FrozenOp(
         definition, (read, shapes), (tuple(op.writes()),), dict(op.attrs), op.role, op.role_var, op.where, op.position,
-        body=(op,), fusion=SINGLE_OP.name, kernel=kernel, make_kernel=make,
+        body=(op,), fusion=SINGLE_OP, kernel=kernel, make_kernel=make,
     )  # fmt: skip
 
 

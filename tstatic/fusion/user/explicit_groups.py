@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tstatic.errors import UnsupportedError
-from tstatic.fusion.engine import Fusion, Log, apply
+from tstatic.fusion.engine import Fusion, Groups, Log, apply
+from tstatic.fusion.engine.view import View
 from tstatic.ir.declare import FUSE_TOGETHER
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.where import show
 
-EXPLICIT_GROUPS = Fusion("together", "fuse_together()", groups=lambda view: view.explicit_groups())
+EXPLICIT_GROUPS = Fusion("together", "fuse_together()", Groups(View.explicit_groups))
 """The groups of ``static.fuse_together``; fused before any other fusion."""
 
 
@@ -20,7 +19,7 @@ def has_explicit_groups(program: FrozenProgram) -> bool:
     return any(FUSE_TOGETHER in op.scope for op in program.ops)
 
 
-def apply_explicit_groups(program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
+def apply_explicit_groups(program: FrozenProgram, metas: dict[str, Meta], log: Log) -> FrozenProgram:
     """Makes the fusions that the user requires.
 
     Raises:

@@ -20,7 +20,7 @@ from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.text.emit import header, named
 from tstatic.fusion.codegen.text.reference import NoNameError, Reference
 from tstatic.fusion.codegen.text.script import standalone_main
-from tstatic.fusion.engine import Fused, Fusion, Log, Proposal, apply
+from tstatic.fusion.engine import Fused, Fusion, Log, Proposal, Proposals, apply
 from tstatic.fusion.engine.view import View
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
@@ -349,7 +349,7 @@ def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequenc
     return made
 
 
-USER = Fusion("user_kernel", "register_kernel()", proposes=_propose, kernel=_kernel, exact=True)
+USER = Fusion("user_kernel", "register_kernel()", Proposals(_propose), kernel=_kernel, exact=True)
 """Applied before any other fusion, whatever the strategy; ``static.no_fuse()`` keeps the reference."""
 
 
@@ -358,6 +358,6 @@ def present(program: FrozenProgram) -> bool:
     return any(op.definition.kernel is not None for op in program.ops)
 
 
-def with_user_kernels(program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
+def with_user_kernels(program: FrozenProgram, metas: dict[str, Meta], log: Log) -> FrozenProgram:
     """Gives ops with a user's kernel their kernels."""
     return apply(USER, program, metas, log) if present(program) else program

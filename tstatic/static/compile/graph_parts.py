@@ -145,7 +145,7 @@ def _splits(op: FrozenOp, metas: Mapping[str, Meta], device: Device, exchanged: 
         return ""
     # A graph holds the sizes of the run that was captured, so that an unknown one keeps a step out.
     sized = all(v in metas and UNKNOWN not in metas[v].shape for v in (*op.reads(), *op.writes()))
-    return device.splits(op, "" if sized else "dynamic")
+    return device.splits(op, sized)
 
 
 __all__ = [

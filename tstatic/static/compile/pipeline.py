@@ -121,15 +121,9 @@ def make_one(
     fusion: Fusion, frozen: FrozenProgram, metas: dict[str, Meta], log: Log, later: Sequence[Fusion] = ()
 ) -> FrozenProgram:
     """Applies one fusion, knowing those that come later; adds to ``metas`` the values that its preparation makes."""
-    before = frozen
-    if fusion.prepare is not None:
-        frozen = fusion.prepare(frozen, metas)
-    if fusion.rewrites is not None:
-        fused = fusion.rewrites(fusion, frozen, metas, log)
-    else:
-        fused = apply(fusion, frozen, metas, log, frozenset(f.switch for f in later))
+    fused = apply(fusion, frozen, metas, log, frozenset(f.switch for f in later))
     # Only if something changed: the check walks the whole program.
-    if fused is not before:
+    if fused is not frozen:
         verify(fused, fusion.name)
     return fused
 

@@ -185,7 +185,8 @@ def plan_of(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, 
 
 def working(plan: Plan) -> list[tuple[FrozenOp, Generated | None]]:
     """Returns the ops of a plan that do work, with their kernels."""
-    return [(step.op, plan.kernels.get(step.op.outputs)) for step in plan.steps if step.how not in ("view", "joined")]
+    steps = (step for step in plan.steps if step.how != "view" and step.how != "joined")
+    return [(step.op, plan.kernels.get(step.op.outputs)) for step in steps]
 
 
 def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied, ...]:

@@ -186,7 +186,7 @@ def _change(
         both: The ops.
     """
     # Compilers join whatever neighbours they can, also where no pattern has the pair.
-    general = [f.switch for f in FUSIONS if f.groups is not None and not getattr(asked.build, f.switch)]
+    general = [f.switch for f in FUSIONS if f.finder.general and not getattr(asked.build, f.switch)]
     # Where different fusions hold the two ops, both may have to go.
     fewer = [(name,) for name in held] + ([held] if len(held) > 1 else [])
     # From the smallest change on: the first one that works is the answer.
@@ -269,6 +269,6 @@ def _switches_for(alone: Mapping[str, Only], values: tuple[str, str]) -> list[st
 
     A pattern is a smaller change than a general compiler, and of two patterns the one that takes fewer operators.
     """
-    general = {f.switch for f in FUSIONS if f.groups is not None}
+    general = {f.switch for f in FUSIONS if f.finder.general}
     sizes = {s: next((len(x.members) for x in one.log.applied if _holds(x, values)), 0) for s, one in alone.items()}
     return sorted((s for s, size in sizes.items() if size), key=lambda s: (s in general, sizes[s]))

@@ -29,7 +29,7 @@ def example_rows(fusion: Fusion, dtypes: Sequence[str], directions: Sequence[str
     def choose(items: Sequence[Any]) -> Any:
         return prefer if prefer in items else items[0]
 
-    for function in fusion.patterns:
+    for function in fusion.finder.patterns:
         pattern = Pattern(function)
         ops = lay_out(pattern, choose, lambda: FLAT) if is_forward(pattern) else None
         if ops is not None:

@@ -135,7 +135,7 @@ def fusions_naming(type: str) -> list[Fusion]:
     types = {type, f"{type}_grad"}
     return [
         fusion for fusion in FUSIONS
-        if any(types & set(op.types) for function in fusion.patterns for op in Pattern(function).ops)
+        if any(types & set(op.types) for function in fusion.finder.patterns for op in Pattern(function).ops)
     ]  # fmt: skip
 
 
