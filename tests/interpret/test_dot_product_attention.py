@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -33,17 +34,30 @@ PROGRAMS = int(os.environ.get("TSTATIC_ATTENTIONS", "20000" if SOAK else "440"))
 SHARDS = 20
 MOST = 40
 """Programs within which a fault must be caught."""
-NEAR = 2.5
-"""By so much a gradient in 16 bits may pass the rule in one program of 200.
-
-A row's gradients of scores take their sum from the result, whose rounding the operators alone do not have. Of 15,000 drawn
-programs about one in 1,000 passes the rule, and one by more than twice: 2.02 times what is allowed.
-"""
 
 
 def kind_of(number: int) -> str:
     """Every fifth program has all gradients, every twentieth is trained."""
     return "training" if number % 20 == 19 else "gradients" if number % 5 == 4 else "forward"
+
+
+def rounding_of_sums(recipe: testing.Recipe) -> float:
+    """How far a gradient in 16 bits may be off because a row's gradients of scores take their sum from the rounded result.
+
+    The operators alone do not have this rounding. Where one weight of a row is nearly 1, its gradient is the small difference of
+    two large numbers, the gradient of this weight and the sum over the row; the sum is off by up to half a unit of the result's type,
+    relative to the sum of the absolute products of result and gradient. What is behind it, at most the weights times the rows of
+    the other operand of the product, does not make it larger than by the largest of these.
+    """
+    built = recipe.build()
+    given = next((name for name in built.feeds if name.endswith("_bar")), None)
+    if given is None:
+        return 0.0
+    (out,) = static.Executor().run(built.main, feed=built.feeds, fetch_list=[given.removesuffix("_bar")])
+    products = np.abs(out.astype(np.float64) * built.feeds[given].astype(np.float64)).sum(-1)
+    operands = max(float(np.abs(built.feeds[name].astype(np.float64)).max()) for name in ("x0", "x1"))
+    half = float(ml_dtypes.finfo(out.dtype).eps) / 2
+    return half * float(products.max()) * operands
 
 
 @pytest.mark.parametrize("shard", shards(SHARDS, 1))
@@ -70,7 +84,8 @@ def test_drawn_programs_agree(shard: int) -> None:
         except testing.EquivalenceError as error:
             found = error.difference
             low = found is not None and found.reason == "value" and found.fused.dtype.itemsize == 2
-            if not (low and abs(float(found.fused) - float(found.y64)) <= NEAR * found.allowed):
+            more = rounding_of_sums(recipe) if low else 0.0
+            if not (low and abs(float(found.fused) - float(found.y64)) <= found.allowed + more):
                 raise AssertionError(f"program {place} ({kind_of(place)}): {error}") from None
             count["near"] += 1
     print(dict(count))
