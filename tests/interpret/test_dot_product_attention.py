@@ -45,9 +45,9 @@ def rounding_of_sums(recipe: testing.Recipe) -> float:
     """How far a gradient in 16 bits may be off because a row's gradients of scores take their sum from the rounded result.
 
     The operators alone do not have this rounding. Where one weight of a row is nearly 1, its gradient is the small difference of
-    two large numbers, the gradient of this weight and the sum over the row; the sum is off by up to half a unit of the result's type,
-    relative to the sum of the absolute products of result and gradient. What is behind it, at most the weights times the rows of
-    the other operand of the product, does not make it larger than by the largest of these.
+    two large numbers, the gradient of this weight and the sum over the row. That sum is off by up to half a unit of the result's
+    type, times the absolute products of result and gradient; what follows multiplies by the weights, whose sum is 1, and by the
+    other operand of the product.
     """
     built = recipe.build()
     given = next((name for name in built.feeds if name.endswith("_bar")), None)
