@@ -196,10 +196,10 @@ class Types:
         """Returns ``name: type``, with ``= ...`` behind those that have a default."""
         return [f"{a.arg}: {self.text(module, a.annotation)}{' = ...' * given}" for a, given in rows]
 
-    def signature(self, module: str, function: Function) -> str:
-        """Returns ``(self, x: int = ..., *, y: str) -> None``, with the first parameter as ``self``."""
+    def signature(self, module: str, function: Function, method: bool = True) -> str:
+        """Returns ``(self, x: int = ..., *, y: str) -> None``, with the first parameter of a method as ``self``."""
         args = function.args
-        row = ["self", *self.parameters(module, list(positional(function))[1:])]
+        row = ["self"] * method + self.parameters(module, list(positional(function))[method:])
         if args.vararg:
             row.append(f"*{args.vararg.arg}: {self.text(module, args.vararg.annotation)}")
         elif args.kwonlyargs:
@@ -303,6 +303,9 @@ def facades() -> dict[str, ast.Call]:
                 found[module] = call
             elif isinstance(node, ast.Expr) and calls(call, "facade_module"):
                 found[place_of(f"tstatic.{values(call)[0]}")] = call
+        for node in ast.walk(source):
+            if calls(node, "facade_module") and not any(node is call for call in found.values()):
+                raise ValueError(f"{module} calls facade_module within another statement, where no stub is made of it")
     return found
 
 
@@ -359,9 +362,8 @@ def facade(module: str, call: ast.Call) -> str:
         if original.startswith("_legacy("):
             parts.append(legacy(name, source, original[len("_legacy(") : -1], names))
         elif original.startswith("inplace("):
-            function = without_out(source, original)
-            function.args.args.insert(0, ast.arg("self"))
-            parts.append(f"def {name}{names.signature(source, function).replace('self, ', '', 1)}: ...")
+            signature = names.signature(source, without_out(source, original), method=False)
+            parts.append(f"def {name}{signature}: ...")
         elif original.startswith("respell("):
             parts.append(respelled(name, source, original[len("respell(") : -1], names))
         elif isinstance(made, ast.Assign) and calls(made.value, "functional_layer"):
@@ -393,6 +395,9 @@ def methods() -> str:
             assert isinstance(function, ast.FunctionDef)
             rows.append(f"    def {name}{names.signature(module, function)}: ...")
         parts.append(f"class {cls}Methods:\n" + "\n".join(rows))
+    for name, function in defined("tstatic.ir.methods").items():
+        if isinstance(function, ast.FunctionDef):
+            parts.append(f"def {name}{names.signature('tstatic.ir.methods', function, method=False)}: ...")
     return _file(names.imports, parts)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.api import stubs
+from tests.api import every_module, stubs
 from tstatic.ir import registry
 from tstatic.ir.export import namespace
 from tstatic.ir.program import Program, Variable
@@ -203,6 +203,15 @@ def test_stubs_say_what_modules_have(made: dict[Path, ast.Module]) -> None:
                     assert found is getattr(module, one.asname), f"{name}.{one.asname}"
             if isinstance(node, ast.ClassDef):
                 assert parameters(node.body[0]) == parameters_of(getattr(module, node.name)), f"{name}.{node.name}"
+
+
+@pytest.mark.slow
+def test_every_public_module_has_a_source_or_a_stub(made: dict[Path, ast.Module]) -> None:
+    bare = [ROOT.joinpath(*name.split(".")) for name in every_module.public_modules()]
+    files = {path: {path.with_suffix(".py"), path / "__init__.py"} for path in bare}
+    bare = [path for path in bare if not any(file.exists() for file in files[path])]
+    assert len(bare) > 300
+    assert [p for p in bare if not {p.with_suffix(".pyi"), p / "__init__.pyi"} & made.keys()] == []
 
 
 @pytest.mark.slow

@@ -180,6 +180,8 @@ __all__ = [
     "world_size",
 ]
 
+user_defined_optimizer: Any
+
 
 def __getattr__(name: str) -> Any:
     # They change with the calls of ``distributed_optimizer`` and ``init``.
