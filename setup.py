@@ -431,7 +431,7 @@ def callee(module: str, call: ast.AST) -> Found:
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call):
         home, name = callee(module, function.value)
         return home, f"{name}.{function.attr}"
-    return resolve(module, ast.unparse(function))
+    return resolve(module, function.id) if isinstance(function, ast.Name) else ("", "")
 
 
 def functions(module: str) -> Iterator[tuple[str, Function, int]]:
@@ -452,7 +452,7 @@ def makers() -> frozenset[Found]:
         for module in modules()
         for name, node, first in functions(module)
         for call in (ast.walk(node) if len(node.args.args) > first else ())
-        if isinstance(call, ast.Call) and call.args and ast.unparse(call.args[0]) == node.args.args[first].arg
+        if isinstance(call, ast.Call) and call.args and getattr(call.args[0], "id", "") == node.args.args[first].arg
     ]
     found = {OPDEF}
     while more := {maker for maker, called in passing if called in found} - found:

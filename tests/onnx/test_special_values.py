@@ -152,9 +152,9 @@ def test_a_planted_fault_is_seen() -> None:
     assert differences(small, "infinite")[0]
 
 
-SMALL = np.float32([1e-30, -1e-30, 1e-8, -1e-8, 3e-6, -1e-4, 1e-2, -0.5, 0.0, -0.0, -1.0, 1e30, np.inf])
+SMALL = np.array([1e-30, -1e-30, 1e-8, -1e-8, 3e-6, -1e-4, 1e-2, -0.5, 0.0, -0.0, -1.0, 1e30, np.inf], "float32")
 """Arguments of which ``1 + x`` keeps few digits, and where the logarithm ends."""
-STEEP = np.float32([-90, -40, -17, -16.5, -16, -12, -3, 0, 2, 15])
+STEEP = np.array([-90, -40, -17, -16.5, -16, -12, -3, 0, 2, 15], "float32")
 """Arguments whose exponential ``1 + exp(x)`` loses."""
 ONES = np.ones_like(STEEP)
 
