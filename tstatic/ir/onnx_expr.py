@@ -31,7 +31,7 @@ TEXTS = {
     # Near 0, exp(a) - 1 would have no digits left.
     "expm1": "tanh(0.5 * a) * (exp(a) + 1)",
     # W. Kahan's quotient of rounded values: where 1 + a rounds to u, log(u) / (u - 1) has hardly changed.
-    "log1p": "where(1 + a == 1, a, where(isinf(1 + a), log(1 + a), log(1 + a) * (a / ((1 + a) - 1))))",
+    "log1p": "where(1 + a == 1, a, log(1 + a) * (a / where((1 + a == 1) | isinf(a), 1, (1 + a) - 1)))",
     "log2": "log(a) * 1.4426950408889634",
     "log10": "log(a) * 0.4342944819032518",
     "trunc": "sign(a) * floor(abs(a))",
