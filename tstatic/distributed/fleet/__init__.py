@@ -180,6 +180,7 @@ __all__ = [
     "world_size",
 ]
 
+# For type checkers; without a value, so that ``__getattr__`` is asked.
 user_defined_optimizer: Any
 
 
