@@ -26,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo gpt examples test slow interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench bench-ops docs docs-site gallery wheel clean parity
+.PHONY: help venv demo gpt examples test slow interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench bench-ops docs docs-site gallery wheel typed-wheel clean parity
 
 help:  ## This list.
 	@echo "Use it:"
@@ -226,6 +226,14 @@ wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a
 	@$(BIN)/python tests/helpers/snippets.py README.md > build/readme_example.py
 	@cd build && CPU_NUM=1 clean/bin/python -W error readme_example.py
 	@ls dist/*.whl
+
+# In a folder with a configuration of its own: pyright would find the sources by pyproject.toml, and read them in place of the wheel.
+typed-wheel: $(VENV)/.dev wheel  ## Check types of a script that uses every public name of the wheel, by mypy and pyright.
+	@rm -rf build/typed && mkdir build/typed
+	@$(BIN)/python -m tests.api.every_module > build/typed/every_module.py
+	@echo '{"reportMissingModuleSource": false}' > build/typed/pyrightconfig.json
+	@cd build/typed && $(abspath $(BIN))/mypy --strict --config-file= --python-executable ../clean/bin/python every_module.py
+	@cd build/typed && $(abspath $(BIN))/pyright --pythonpath ../clean/bin/python every_module.py
 
 clean:  ## Remove everything that make made.
 	@rm -rf $(VENV) $(TRITON36) .chromium build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

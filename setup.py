@@ -10,7 +10,6 @@ import ast
 import builtins
 import copy
 import json
-import re
 import runpy
 import sys
 from collections.abc import Iterable, Iterator
@@ -196,10 +195,10 @@ class Types:
         """Returns ``name: type``, with ``= ...`` behind those that have a default."""
         return [f"{a.arg}: {self.text(module, a.annotation)}{' = ...' * given}" for a, given in rows]
 
-    def signature(self, module: str, function: Function) -> str:
-        """Returns ``(self, x: int = ..., *, y: str) -> None``, with the first parameter as ``self``."""
+    def signature(self, module: str, function: Function, method: bool = True) -> str:
+        """Returns ``(self, x: int = ..., *, y: str) -> None``, with the first parameter of a method as ``self``."""
         args = function.args
-        row = ["self", *self.parameters(module, list(positional(function))[1:])]
+        row = ["self"] * method + self.parameters(module, list(positional(function))[method:])
         if args.vararg:
             row.append(f"*{args.vararg.arg}: {self.text(module, args.vararg.annotation)}")
         elif args.kwonlyargs:
@@ -303,6 +302,9 @@ def facades() -> dict[str, ast.Call]:
                 found[module] = call
             elif isinstance(node, ast.Expr) and calls(call, "facade_module"):
                 found[place_of(f"tstatic.{values(call)[0]}")] = call
+        for node in ast.walk(source):
+            if calls(node, "facade_module") and not any(node is call for call in found.values()):
+                raise ValueError(f"{module} calls facade_module within another statement, where no stub is made of it")
     return found
 
 
@@ -359,9 +361,8 @@ def facade(module: str, call: ast.Call) -> str:
         if original.startswith("_legacy("):
             parts.append(legacy(name, source, original[len("_legacy(") : -1], names))
         elif original.startswith("inplace("):
-            function = without_out(source, original)
-            function.args.args.insert(0, ast.arg("self"))
-            parts.append(f"def {name}{names.signature(source, function).replace('self, ', '', 1)}: ...")
+            signature = names.signature(source, without_out(source, original), method=False)
+            parts.append(f"def {name}{signature}: ...")
         elif original.startswith("respell("):
             parts.append(respelled(name, source, original[len("respell(") : -1], names))
         elif isinstance(made, ast.Assign) and calls(made.value, "functional_layer"):
@@ -393,6 +394,9 @@ def methods() -> str:
             assert isinstance(function, ast.FunctionDef)
             rows.append(f"    def {name}{names.signature(module, function)}: ...")
         parts.append(f"class {cls}Methods:\n" + "\n".join(rows))
+    for name, function in defined("tstatic.ir.methods").items():
+        if isinstance(function, ast.FunctionDef):
+            parts.append(f"def {name}{names.signature('tstatic.ir.methods', function, method=False)}: ...")
     return _file(names.imports, parts)
 
 
@@ -417,26 +421,70 @@ def stubs() -> dict[Path, str]:
     return made
 
 
-def _types(node: ast.AST) -> Iterator[tuple[str, bool]]:
-    """Yields texts that are first arguments of calls below a node, and whether the call is that of ``OpDef``."""
+OPDEF = ("tstatic.ir.opdef", "OpDef")
+
+
+def callee(module: str, call: ast.AST) -> Found:
+    """Returns where the function that a call names is defined; a method of a class that is made there is ``Class.method``."""
+    assert isinstance(call, ast.Call)
+    function = call.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call):
+        home, name = callee(module, function.value)
+        return home, f"{name}.{function.attr}"
+    return resolve(module, function.id) if isinstance(function, ast.Name) else ("", "")
+
+
+def functions(module: str) -> Iterator[tuple[str, Function, int]]:
+    """Yields the functions of a module and the methods of its classes: name, source, and place of the first parameter."""
+    for name, node in defined(module).items():
+        if isinstance(node, ast.FunctionDef):
+            yield name, node, 0
+        for method in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(method, ast.FunctionDef):
+                yield f"{name}.{method.name}", method, 1
+
+
+@cache
+def makers() -> frozenset[Found]:
+    """Returns what defines an op of the type that is its first argument: it passes it on to OpDef, or to such a function."""
+    passing = [
+        ((module, name), callee(module, call))
+        for module in modules()
+        for name, node, first in functions(module)
+        for call in (ast.walk(node) if len(node.args.args) > first else ())
+        if isinstance(call, ast.Call) and call.args and getattr(call.args[0], "id", "") == node.args.args[first].arg
+    ]
+    found = {OPDEF}
+    while more := {maker for maker, called in passing if called in found} - found:
+        found |= more
+    return frozenset(found)
+
+
+def _types(module: str, node: ast.AST) -> Iterator[str]:
+    """Yields the types of the ops that calls below a node define, outside of functions and classes."""
     for child in ast.iter_child_nodes(node):
         first = child.args[0] if isinstance(child, ast.Call) and child.args else None
-        if isinstance(first, ast.Constant) and re.fullmatch("[a-z][a-z0-9_]+", str(first.value)):
-            yield str(first.value), calls(child, "OpDef")
+        if isinstance(first, ast.Name):
+            home, name = resolve(module, first.id)
+            first = getattr(defined(home).get(name), "value", None)
+        if isinstance(first, ast.Constant) and callee(module, child) in makers():
+            yield str(first.value)
         if not isinstance(child, ast.FunctionDef | ast.ClassDef | ast.Lambda):
-            yield from _types(child)
+            yield from _types(module, child)
 
 
 def carried() -> dict[str, str]:
-    """Op type -> module of an exported function that says that it is this op: its definition is in the same file.
+    """Op type -> module of an exported function that says that it is this op, if the module defines any.
 
     Functions that build an op type of Paddle from other ops are listed as ``"raw <type>"``.
     """
     found: dict[str, str] = {}
     for module in modules():
+        made = (node for node in ast.walk(tree(module) or ast.Module()) if isinstance(node, ast.Call))
+        defines = any(callee(module, call) in makers() for call in made)
         for node in defined(module).values():
             for decorator in getattr(node, "decorator_list", ()):
-                if calls(decorator, "export"):
+                if calls(decorator, "export") and defines:
                     found |= {k.value.value: module for k in decorator.keywords if k.arg == "op"}
                 elif calls(decorator, "composed"):
                     found |= {f"raw {a.value}": module for a in decorator.args}
@@ -446,19 +494,12 @@ def carried() -> dict[str, str]:
 def index() -> str:
     """Returns the index that a wheel brings along: module -> public names and op types (see ``tstatic/ir/registry.py``).
 
-    Functions make some op definitions, so other calls are believed too. Who asks for a type that this gets wrong or lacks
-    loads all modules.
+    Types that are not written out, as in a loop, are those of the functions that are exported beside them. Who asks for a type
+    that this lacks loads all modules.
     """
     registry = runpy.run_path(str(PACKAGE / "ir" / "registry.py"), run_name="registry")
     homes = {name: module for name, (module, _) in exports().items()} | carried()
-    seen = [
-        (text, stated, m)
-        for m in modules()
-        if m.startswith(("tstatic.ops.", "tstatic.comm.", "tstatic.extras."))
-        for text, stated in _types(tree(m) or ast.Module())
-    ]
-    homes |= {text: module for text, stated, module in seen if not stated}
-    homes |= {text: module for text, stated, module in seen if stated}
+    homes |= {text: module for module in modules() for text in _types(module, tree(module) or ast.Module())}
     found: dict[str, list[str]] = {}
     for key, module in sorted(homes.items()):
         found.setdefault(module, []).append(key)

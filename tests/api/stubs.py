@@ -13,4 +13,4 @@ _spec.loader.exec_module(_setup)
 
 PACKAGE: Path = _setup.PACKAGE
 stubs, write, facades, index = _setup.stubs, _setup.write, _setup.facades, _setup.index
-stub_path = _setup.stub_path
+stub_path, modules = _setup.stub_path, _setup.modules

@@ -28,6 +28,8 @@ def test_names_of_gradients() -> None:
     for name, stem in (("x@GRAD", "x"), ("x@GRAD@RENAME@block0@0", "x"), ("grad/x@GRAD", "x"), ("x", "x")):
         assert backward._strip_grad_suffix_(name) == stem
     assert [backward._as_list(x) for x in (None, 3, (1, 2), [4])] == [[], [3], [1, 2], [4]]
+    # Paddle makes letters of a name.
+    assert [backward._as_list(x) for x in ("ab", b"ab", ["ab"])] == [["ab"], [b"ab"], ["ab"]]
 
 
 def test_calc_gradient_gives_a_list() -> None:

@@ -205,3 +205,15 @@ def test_activations() -> None:
         LayerHelper("mine", act="nope").append_activation(x)
     with pytest.raises(ValueError, match="has not been registered"):
         LayerHelper("mine", act="nope").append_activation(x)
+
+
+@pytest.mark.parametrize("made", ["block", "helper"])
+def test_a_variable_is_filled_by_the_initializer_that_it_is_made_with(made: str) -> None:
+    block = static.default_main_program().global_block()
+    given: dict[str, Any] = {"name": "filled", "shape": [2, 3], "dtype": "float32", "initializer": Constant(2.5)}
+    var = block.create_var(**given) if made == "block" else LayerHelper("mine").create_variable(**given)
+    assert [op.type for op in block.ops] == ["fill_constant"]
+    assert static.Executor().run(fetch_list=[var])[0].tolist() == [[2.5] * 3] * 2
+    # One that is there is filled, too.
+    assert block.create_var(name="filled", initializer=Constant(1.0)) is var
+    assert static.Executor().run(fetch_list=[var])[0].tolist() == [[1.0] * 3] * 2

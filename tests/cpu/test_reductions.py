@@ -34,3 +34,11 @@ def test_logsumexp_at_infinities() -> None:
     x = np.array([[1.0, np.inf], [-np.inf, -np.inf], [-np.inf, 2.0], [np.nan, 1.0]])
     expected = torch.logsumexp(torch.from_numpy(x), 1).numpy()
     np.testing.assert_array_equal(run_function(lambda x: paddle.logsumexp(x, 1), {"x": x})[0], expected)
+
+
+@pytest.mark.parametrize("size", [3e19, 1e-30])
+def test_a_norm_is_found_where_squares_leave_the_range_of_float32(size: float) -> None:
+    """Four values of 3e19 came out as 0: their squares add up to infinity."""
+    x = np.full(4, size, "float32")
+    (found,) = run_function(lambda x: paddle.nn.clip_by_norm(x, size), {"x": x})
+    np.testing.assert_allclose(found, x / 2, rtol=1e-6)

@@ -184,3 +184,34 @@ def test_draws_shaped_like_a_value() -> None:
     assert abs(found[2].mean() - 0.25) < 0.01
     assert abs(np.ceil(found[3]).mean() - 1 / 0.3) < 0.1
     assert abs(np.median(found[4]) - 3.0) < 0.05
+
+
+def test_no_grad_marks_what_an_exception_leaves_and_nothing_after_it() -> None:
+    w = paddle.create_parameter([2], "float32")
+    made = []
+
+    def failing() -> None:
+        made.append(w * 2)
+        raise KeyError("within")
+
+    def block() -> None:
+        with paddle.no_grad():
+            failing()
+
+    for call in (block, paddle.no_grad(failing), paddle.no_grad()(failing)):
+        with pytest.raises(KeyError):
+            call()
+        assert made[-1].stop_gradient
+        assert not (w * 3).stop_gradient
+
+
+@pytest.mark.parametrize("kind", [paddle.no_grad, paddle.enable_grad])
+def test_a_gradient_mode_may_be_entered_within_itself(kind: Any) -> None:
+    w = paddle.create_parameter([2], "float32")
+    mode = kind()
+    with mode:
+        with mode:
+            inner = w * 2
+        outer = w * 3
+    stopped = kind is paddle.no_grad
+    assert (inner.stop_gradient, outer.stop_gradient, (w * 4).stop_gradient) == (stopped, stopped, False)

@@ -187,3 +187,24 @@ def test_an_update_reads_the_old_value_of_a_parameter_that_was_reshaped_before_i
     exe.run(static.default_startup_program())
     found = exe.run(fetch_list=[p, q])
     assert [f.reshape(-1).tolist() for f in found] == [[1.0] * 3, [-2.0] * 3]
+
+
+@pytest.mark.parametrize("kind", ["lamb", "lars"])
+@pytest.mark.parametrize("size", [3e19, 1e-25])
+def test_norms_of_parameters_do_not_leave_the_range_of_float32(kind: str, size: float) -> None:
+    """The step is the norm of the parameter in the direction of the gradient, whatever the size of the parameter."""
+    start = paddle.nn.initializer.Constant(size)
+    w = paddle.create_parameter([4], "float32", default_initializer=start)
+    # The gradient is 3, so each step is half of the norm along it.
+    rule: Any = (
+        paddle.optimizer.Lamb(0.5, lamb_weight_decay=0.0, epsilon=0.0, always_adapt=True)
+        if kind == "lamb"
+        else paddle.incubate.optimizer.LarsMomentumOptimizer(
+            0.5, 0.0, lars_coeff=1.0, lars_weight_decay=1e-30, epsilon=0.0
+        )
+    )
+    rule.minimize(paddle.sum(w * 3.0))
+    exe = static.Executor()
+    exe.run(static.default_startup_program())
+    (found,) = exe.run(fetch_list=[w])
+    np.testing.assert_allclose(found, np.full(4, size / 2), rtol=1e-5)

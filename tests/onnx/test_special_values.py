@@ -150,3 +150,35 @@ def test_a_planted_fault_is_seen() -> None:
     assert differences(hidden, "infinite")[0]
     small = with_(op_def("relu"), onnx=lambda g, x: g("Min", g("Relu", x), g.number(1e30, x)))
     assert differences(small, "infinite")[0]
+
+
+SMALL = np.array([1e-30, -1e-30, 1e-8, -1e-8, 3e-6, -1e-4, 1e-2, -0.5, 0.0, -0.0, -1.0, 1e30, np.inf], "float32")
+"""Arguments of which ``1 + x`` keeps few digits, and where the logarithm ends."""
+STEEP = np.array([-90, -40, -17, -16.5, -16, -12, -3, 0, 2, 15], "float32")
+"""Arguments whose exponential ``1 + exp(x)`` loses."""
+ONES = np.ones_like(STEEP)
+
+
+@pytest.mark.parametrize(
+    ("type", "ins", "attrs"),
+    [
+        ("log1p", (SMALL,), {}),
+        ("expm1", (SMALL,), {}),
+        ("softplus", (STEEP,), {}),
+        ("logsigmoid", (-STEEP,), {}),
+        ("bce_loss", (np.abs(SMALL[:8]), 0 * SMALL[:8]), {}),
+        ("sigmoid_cross_entropy_with_logits", (STEEP, 0 * ONES, None), {}),
+        ("sigmoid_cross_entropy_with_logits", (STEEP, 0 * ONES, ONES), {}),
+        ("teacher_student_sigmoid_loss", (STEEP[2:, None], -2 * ONES[2:, None]), {}),
+        ("rank_loss", (0 * ONES[:, None], STEEP[:, None], 0 * ONES[:, None]), {}),
+        ("logcumsumexp", (np.stack([0 * ONES, STEEP]).T[2:],), {"axis": -1}),
+    ],
+)  # fmt: skip
+def test_logarithms_near_one_keep_their_digits(type: str, ins: tuple[Any, ...], attrs: dict[str, Any]) -> None:
+    """log1p was log(1 + x) in ONNX, 0 for 1e-8."""
+    sample = Sample(ins, attrs, "float32")
+    with np.errstate(all="ignore"):
+        (wanted, *_) = reference(op_def(type), sample)
+        model, feed, (name, *_) = forms.build(op_def(type), sample)
+        for evaluator in (forms.evaluate, forms.run):
+            np.testing.assert_allclose(evaluator(model, feed)[name], wanted, rtol=2e-6, atol=1e-37)

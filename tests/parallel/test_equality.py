@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tstatic as paddle
@@ -55,7 +55,10 @@ class Nets:
                 y = static.data("y", [None, 1], "float32")
                 h = static.nn.fc(x, 8, activation="relu")
                 if norm:
-                    h = static.nn.batch_norm(h, act="tanh")
+                    # The largest epsilon that there is. With the usual 1e-5, a unit that is active in one row alone, by 0.009, has
+                    # a gradient that is the difference of equal numbers: another order of rows on one place moves it by 7e-4 of
+                    # its size, as replicas do. With 1e-3, the worst of 120 draws uses a fifth of the tolerance.
+                    h = static.nn.batch_norm(h, act="tanh", epsilon=1e-3)
                 h = static.nn.fc(h, 5, activation="tanh")
                 rows = paddle.square(static.nn.fc(h, 1) - y)
                 loss = paddle.sum(rows * static.data("weight", [None, 1], "float32")) if weighted else paddle.mean(rows)
@@ -152,6 +155,7 @@ def test_any_split_trains_as_one_place_does(
     count=st.integers(2, 4), rows=st.integers(2, 6), optimizer=st.sampled_from(sorted(OPTIMIZERS)),
     kind=st.sampled_from([Kind.AllReduce, Kind.Reduce]), seed=st.integers(0, 99),
 )  # fmt: skip
+@example(count=2, rows=3, optimizer="adamw", kind=Kind.AllReduce, seed=87)
 def test_synchronised_batch_norm_trains_as_one_place_does(
     count: int, rows: int, optimizer: str, kind: Kind, seed: int
 ) -> None:

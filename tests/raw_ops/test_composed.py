@@ -323,3 +323,21 @@ def test_a_model_file_cannot_read_or_write_files(type: str) -> None:
     data = proto.write_program(proto.ProgramDesc([proto.BlockDesc(ops=[op])]))
     with pytest.raises(errors.CheckpointError, match=f"lacks: '{type}'"):
         static.Program.parse_from_string(data)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_nearest_places_of_computed_sizes_are_those_of_known_ones(align_corners: bool, layout: str) -> None:
+    """Computed sizes did not see align_corners."""
+    shape = (1, 1, 4, 5) if layout == "NCHW" else (1, 4, 5, 1)
+    x = static.data("x", list(shape))
+    size = static.data("size", [2], "int32")
+    block = static.default_main_program().global_block()
+    attrs = {"interp_method": "nearest", "align_corners": align_corners, "data_layout": layout}
+    made = block.create_var(name="made")
+    block.append_op("nearest_interp_v2", {"X": x, "OutSize": size}, {"Out": made}, {**attrs, "out_h": -1, "out_w": -1})
+    known = block.create_var(name="known")
+    block.append_op("nearest_interp_v2", {"X": x}, {"Out": known}, {**attrs, "out_h": 7, "out_w": 3})
+    feed = {"x": np.arange(20, dtype="float32").reshape(shape), "size": np.array([7, 3], "int32")}
+    found, wanted = static.Executor().run(feed=feed, fetch_list=[made, known])
+    np.testing.assert_array_equal(found, wanted)

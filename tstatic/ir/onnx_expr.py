@@ -30,7 +30,8 @@ TEXTS = {
     "square": "a * a",
     # Near 0, exp(a) - 1 would have no digits left.
     "expm1": "tanh(0.5 * a) * (exp(a) + 1)",
-    "log1p": "log(1 + a)",
+    # W. Kahan's quotient of rounded values: where 1 + a rounds to u, log(u) / (u - 1) has hardly changed.
+    "log1p": "where(1 + a == 1, a, log(1 + a) * (a / where((1 + a == 1) | isinf(a), 1, (1 + a) - 1)))",
     "log2": "log(a) * 1.4426950408889634",
     "log10": "log(a) * 0.4342944819032518",
     "trunc": "sign(a) * floor(abs(a))",
@@ -99,6 +100,13 @@ def translate(g: Graph, node: Node, named: Mapping[str, Value], out: DType) -> O
     inner = any(a.args for a in node.args) or node.op in TEXTS or (node.op in FUNCTIONS and FUNCTIONS[node.op].expand)
     values = {n: g.wide(v) for n, v in named.items()} if inner else dict(named)
     return _Translation(g, out.compute, values).value(node)
+
+
+def log1p(g: Graph, a: Value) -> Value:
+    """Returns ``log(1 + a)`` of floats with all digits near 0; ONNX has no operator for it."""
+    found = _Translation(g, a.dtype, {}).call("log1p", [a])
+    assert isinstance(found, Value)
+    return found
 
 
 class _Translation:

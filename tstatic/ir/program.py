@@ -315,20 +315,18 @@ class Block(NotedAttributes):
         return found
 
     def create_var(self, *, name: str | None = None, **kwargs: Any) -> Variable:
-        """Adds a variable; an existing one of the same name is returned when shape and dtype agree."""
+        """Adds a variable, or returns the one of that name; an ``initializer`` appends the op that fills it to this block."""
         if name is None:
             name = names.generate("_generated_var")
-        old = self.vars.get(name)
-        if old is not None:
-            return old
-        kwargs.pop("initializer", None)
-        if isinstance(kwargs.get("type"), str | None):
-            kwargs["type"] = kwargs.get("type") or "dense_tensor"
-        else:
-            kwargs["type"] = getattr(kwargs["type"], "name", "dense_tensor").lower()
-        var = Variable(self, name, kwargs.pop("shape", None), kwargs.pop("dtype", None), where=user_line(), **kwargs)
-        self.vars[name] = var
-        self.program._touch()
+        initializer, kind = kwargs.pop("initializer", None), kwargs.pop("type", None)
+        var = self.vars.get(name)
+        if var is None:
+            kind = (kind if isinstance(kind, str | None) else getattr(kind, "name", "").lower()) or "dense_tensor"
+            shape, dtype = kwargs.pop("shape", None), kwargs.pop("dtype", None)
+            var = self.vars[name] = Variable(self, name, shape, dtype, type=kind, where=user_line(), **kwargs)
+            self.program._touch()
+        if initializer is not None:
+            initializer(var, self)
         return var
 
     @no_effect(type="parameters are dense tensors")

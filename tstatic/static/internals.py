@@ -45,11 +45,11 @@ def strip_grad_suffix(name: str) -> str:
 
 @export("fluid.backward._as_list")
 def as_list(x: Any) -> list[Any]:
-    """Returns a sequence as a list, ``None`` as an empty one, and anything else as the only entry."""
+    """Returns a sequence as a list, ``None`` as an empty one, and anything else, a text too, as the only entry."""
     if x is None:
         return []
-    # A str comes out as its characters, as in Paddle.
-    return list(x) if isinstance(x, Sequence) else [x]
+    # Paddle makes letters of a text, which is a name wherever this is called.
+    return list(x) if isinstance(x, Sequence) and not isinstance(x, str | bytes) else [x]
 
 
 # ------------------------------------------------------------------------------------------------------------------ dtypes

@@ -86,6 +86,8 @@ class no_grad(contextlib.ContextDecorator):
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         self._function = function
+        # One per block that is open: an object may be entered within its own block, as a decorated function calls itself.
+        self._contexts: list[contextlib.AbstractContextManager[None]] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # As in Paddle, `no_grad(f)(x)` calls f, and `no_grad()(f)` decorates it.
@@ -95,22 +97,27 @@ class no_grad(contextlib.ContextDecorator):
         return super().__call__(*args, **kwargs)
 
     def __enter__(self) -> None:
-        self._context: contextlib.AbstractContextManager[None] = _stopped()
-        self._context.__enter__()
+        self._enter(_stopped())
 
     def __exit__(self, *error: Any) -> None:
-        self._context.__exit__(*error)
+        self._contexts.pop().__exit__(*error)
+
+    def _enter(self, context: contextlib.AbstractContextManager[None]) -> None:
+        context.__enter__()
+        self._contexts.append(context)
 
 
 @contextlib.contextmanager
 def _stopped() -> Iterator[None]:
     block = default_main_program().current_block()
     before = set(block.vars)
-    yield
-    # At the end, as layers make variables in many places.
-    for name, var in block.vars.items():
-        if name not in before:
-            var.stop_gradient = True
+    try:
+        yield
+    finally:
+        # At the end, as layers make variables in many places; what an exception leaves is marked, too.
+        for name, var in block.vars.items():
+            if name not in before:
+                var.stop_gradient = True
 
 
 class enable_grad(no_grad):
@@ -129,8 +136,7 @@ class enable_grad(no_grad):
         return self._function(*args, **kwargs) if self._function is not None else super().__call__(*args, **kwargs)
 
     def __enter__(self) -> None:
-        # The base class leaves this one, too.
-        self._context = contextlib.nullcontext()
+        self._enter(contextlib.nullcontext())
 
 
 def set_grad_enabled(mode: bool) -> no_grad:

@@ -261,7 +261,8 @@ def _step(name: str, slots: str, ref: Any, lower: Any) -> OpDef:
     return OpDef(name, slots, attrs=op_def(name.removeprefix("sync_")).attrs, ref=ref, lower=lower)
 
 
-_NORM, _GRAD = "sync_batch_norm", "sync_batch_norm_grad"
+_NORM = "sync_batch_norm"
+_GRAD = "sync_batch_norm_grad"
 _MOMENTS = _step(_NORM, "X -> Own", _moments_ref, _torch_moments)
 _NORMALIZE = _step(
     _NORM,

@@ -180,6 +180,9 @@ __all__ = [
     "world_size",
 ]
 
+# For type checkers; without a value, so that ``__getattr__`` is asked.
+user_defined_optimizer: Any
+
 
 def __getattr__(name: str) -> Any:
     # They change with the calls of ``distributed_optimizer`` and ``init``.

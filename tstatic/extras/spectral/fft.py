@@ -29,12 +29,12 @@ _NUMBER = ValueRange(dtype="complex")
 _ULPS = 64.0
 
 
-def _transform(x: Array, axes: Sequence[int], normalization: str, forward: bool, out: Array | None = None) -> Array:
+def _transform(x: Array, axes: Sequence[int], normalization: str, forward: bool) -> Array:
     """Transforms complex values; the factor is that of numpy's function for the direction."""
     function = np.fft.fftn if forward else np.fft.ifftn
     if x.size == 0:
-        return np.zeros(x.shape, x.dtype) if out is None else out
-    return np.asarray(function(x, axes=tuple(axes), norm=normalization, out=out))  # type: ignore[arg-type]
+        return np.zeros(x.shape, x.dtype)
+    return np.asarray(function(x, axes=tuple(axes), norm=normalization))  # type: ignore[arg-type]
 
 
 def _torch_transform(torch: Any, x: Any, axes: Sequence[int], normalization: str, forward: bool) -> Any:

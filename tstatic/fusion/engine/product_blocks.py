@@ -239,10 +239,10 @@ def bias_gradient(view: View, value: str | None) -> int | None:
 
 
 def passed_on(op: FrozenOp) -> str | None:
-    """Returns the gradient of an add that equals what arrives: that of the operand that is not a bias."""
+    """Returns the name of the gradient of ``X``, which an add passes on unchanged; ``None`` if the op does not make it."""
     vector = one(op.input("Y"))
     own = one(op.input("X"))
-    # If a value is added to itself, both gradients are equal.
+    # A value that is added to itself has one gradient under each slot: the one of ``Y`` is returned.
     results = {own: output_of(op, f"X{GRAD}"), vector: output_of(op, f"Y{GRAD}")}
     return results[own]
 

@@ -157,7 +157,7 @@ def _core(view: View, first: int) -> Found | None:
     return found
 
 
-def _attrs(view: View, found: Found, suffix: str = "") -> dict[str, object]:
+def _attrs(view: View, found: Found) -> dict[str, object]:
     """Returns what Paddle's op has as attributes."""
     act = view.ops[found["act"]]
     attrs: dict[str, object] = {

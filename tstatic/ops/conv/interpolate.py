@@ -312,7 +312,8 @@ def _write(op: PaddleOp) -> list[OpSpec]:
     return [op.made(attrs={**op.attrs, "data_layout": layout})]
 
 
-def _register(method: str, rank: int, layout: str) -> None:
+def _register(type: str, rank: int, layout: str) -> None:
+    method = type.removesuffix("_interp_v2")
     nearest, linear = method == "nearest", method.endswith("linear")
     attrs = {
         "data_layout": layout_attr(layout),
@@ -341,13 +342,13 @@ def _register(method: str, rank: int, layout: str) -> None:
         "X, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=split, shape_only=("X",)
     )  # fmt: skip
     register(OpDef(
-        f"{method}_interp_v2", "X -> Out", attrs=attrs, infer=_infer, ref=plain(_ref, _scratch), lower=_lower,
+        type, "X -> Out", attrs=attrs, infer=_infer, ref=plain(_ref, _scratch), lower=_lower,
         split=split, cost=_cost, grad=grad, amp="float32", domain=domain, paddle=PaddleForm(write=_write), onnx=_onnx_form,
     ))  # fmt: skip
 
 
-_register("nearest", 2, "NCHW")
-_register("linear", 1, "NCL")
-_register("bilinear", 2, "NCHW")
-_register("trilinear", 3, "NCDHW")
-_register("bicubic", 2, "NCHW")
+_register("nearest_interp_v2", 2, "NCHW")
+_register("linear_interp_v2", 1, "NCL")
+_register("bilinear_interp_v2", 2, "NCHW")
+_register("trilinear_interp_v2", 3, "NCDHW")
+_register("bicubic_interp_v2", 2, "NCHW")

@@ -219,7 +219,6 @@ def broadcast_op(
     shape_only: tuple[str, ...] = (),
     second: GradRule | None = None,
     infer: Callable[..., Meta] = binary,
-    amp: str = "gray",
     values: Mapping[str, ValueRange] = NO_ATTRS,
     others: tuple[str, ...] = ("int64", "int32"),
     ulps: float = 1,
@@ -236,7 +235,6 @@ def broadcast_op(
         shape_only: Those of which it reads the shape only.
         second: Its own gradient.
         infer: The shape rule.
-        amp: What mixed precision does with it.
         values: Which values tests draw, by slot.
         others: Dtypes that it takes beside floats.
         ulps: Its tolerance, in units in the last place.
@@ -251,7 +249,7 @@ def broadcast_op(
         )  # fmt: skip
     register(OpDef(
         type, "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": text}, infer=infer, prepare=prepare, grad=back,
-        amp=amp, inplace=(("X", "Out"), ("Y", "Out")), complex=complex, paddle=paddle,
+        amp="gray", inplace=(("X", "Out"), ("Y", "Out")), complex=complex, paddle=paddle,
         domain=Domain("binary", cases=_AXES, values=values, others=(*others, *["complex64"] * bool(complex)), ulps=ulps),
     ))  # fmt: skip
 
@@ -305,13 +303,12 @@ for _name, _test in (("fmax", ">="), ("fmin", "<=")):
 
 
 # ------------------------------------------------------------------------------------------------------------ functions
-def binary_op(type: str, x: Any, y: Any, name: str | None, prefix: str | None = None, **attrs: Any) -> Variable:
+def binary_op(type: str, x: Any, y: Any, name: str | None, **attrs: Any) -> Variable:
     """Appends an op on X and Y in their common dtype; a number or an array beside a Variable becomes a constant."""
-    a, b = operands(x, y, prefix or type)
-    if type == "elementwise_mul" and a.dtype.name == "bool":
-        # Truth values have no product; as in Paddle, the result is whether both hold.
-        type, prefix = "logical_and", prefix or type
-    return emit_one(type, {"X": a, "Y": b}, attrs, name=name, prefix=prefix)
+    a, b = operands(x, y, type)
+    # Truth values have no product; as in Paddle, the result is whether both hold.
+    op = "logical_and" if type == "elementwise_mul" and a.dtype.name == "bool" else type
+    return emit_one(op, {"X": a, "Y": b}, attrs, name=name, prefix=type)
 
 
 @export("tensor.add", "Variable.add", op="elementwise_add", inplace=True)

@@ -18,7 +18,7 @@ from tstatic.no_effect import no_effect
 from tstatic.ops.conv.grid_sample import affine_grid
 from tstatic.ops.elementwise.scale import clip, scale
 from tstatic.ops.functions.einsum import einsum
-from tstatic.ops.functions.interpolate_functions import interpolate
+from tstatic.ops.functions.interpolate_functions import image_resize, interpolate
 from tstatic.ops.functions.linear import addmm, bilinear
 from tstatic.ops.functions.placing import diagonal_scatter, index_put, setitem, shard_index
 from tstatic.ops.functions.products import cross, kron, renorm
@@ -312,8 +312,8 @@ def _interpolated(
 ) -> Results:
     """Sizes or factors are computed."""
     size = list(SizeTensor) or OutSize
-    align_corners = align_corners and interp_method != "nearest"
-    made = interpolate(
-        X, size, None if size is not None else Scale, interp_method, align_corners, align_mode, data_layout
-    )
-    return {"Out": made}
+    factor = None if size is not None else Scale
+    if interp_method == "nearest" and align_corners:
+        # The op takes what `interpolate` refuses.
+        return {"Out": image_resize(X, size, factor, None, "NEAREST", None, True, align_mode, data_layout)}
+    return {"Out": interpolate(X, size, factor, interp_method, align_corners, align_mode, data_layout)}

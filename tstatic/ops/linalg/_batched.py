@@ -80,7 +80,6 @@ def matrix_op(
     *,
     torch_back: Callable[..., Any] | None = None,
     attrs: Mapping[str, Any] = NO_ATTRS,
-    regular: Sequence[str] = ("Input", "X"),
     ulps: float = 4096.0,
     traits: tuple[Trait, ...] = (),
     back_traits: tuple[Trait, ...] = (),
@@ -100,7 +99,6 @@ def matrix_op(
         cases: Where tests may sample.
         torch_back: As ``back``, in torch; without it the gradient is computed on the host, and torch's own is what tests compare.
         attrs: Attributes.
-        regular: Slots for which tests draw well-conditioned matrices.
         traits, back_traits: What the op and its backward op state about themselves, as :class:`~tstatic.ir.traits.Waits`.
         paddle: How Paddle's files have it.
         onnx: Its form in ONNX, or why it has none.
@@ -145,6 +143,6 @@ def matrix_op(
     register(OpDef(
         type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
         # LAPACK of numpy and of torch differ in the order of every sum, which an inverse magnifies.
-        domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,
+        domain=Domain(cases=tuple(cases), values=dict.fromkeys(("Input", "X"), _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,
         onnx=onnx, uses_blas=True, traits=traits,
     ))  # fmt: skip

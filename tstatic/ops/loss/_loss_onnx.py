@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tstatic.ir.onnx_expr import log1p
 from tstatic.ir.onnx_graph import Graph, Value
 from tstatic.ir.types import bool_, float32, int64
 from tstatic.ops.base.labels import floor_of
@@ -70,7 +71,7 @@ def sigmoid_cross_entropy(
 ) -> Value:
     wide, target = g.wide(x), g.wide(label)
     # The reference's formula, whose exponential does not overflow.
-    soft = g("Log", g.add(g("Exp", g("Neg", g("Abs", wide))), 1))
+    soft = log1p(g, g("Exp", g("Neg", g("Abs", wide))))
     product = g.mul(wide, target)
     if weight is None:
         loss = g.add(g.sub(g("Max", wide, g.number(0, wide)), product), soft)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.ir.onnx_expr import log1p
 from tstatic.ir.onnx_graph import Graph, Value
-from tstatic.ir.types import bool_, int64, normalize_axis
+from tstatic.ir.types import bool_, float64, int64, normalize_axis
 
 Axes = Sequence[int]
 Shaped = Callable[[Graph, Value, Axes, bool], Value]
@@ -85,9 +86,11 @@ def p_norm(g: Graph, x: Value, axes: Axes, keep: bool, porder: float) -> Value:
 
 def clip_by_norm(g: Graph, x: Value, *, max_norm: float) -> Value:
     wide = g.wide(x)
-    norm = g("Sqrt", g("ReduceSum", g.mul(wide, wide), keepdims=0))
-    clipped = g.mul(wide, g.div(g.number(max_norm, wide), norm))
-    return g.where(g("Greater", norm, g.number(max_norm, wide), dtype=bool_), clipped, wide)
+    # In float64, in which squares of float32 neither overflow nor vanish.
+    exact = g.cast(wide, float64)
+    norm = g("Sqrt", g("ReduceSum", g.mul(exact, exact), keepdims=0))
+    clipped = g.mul(wide, g.cast(g.div(g.number(max_norm, norm), norm), wide.dtype))
+    return g.where(g("Greater", norm, g.number(max_norm, norm), dtype=bool_), clipped, wide)
 
 
 # --------------------------------------------------------------------------------------------------------------- orders
@@ -163,7 +166,7 @@ def _log_add(g: Graph, a: Value, b: Value) -> Value:
     same = g.equal(a, b)
     # Minus infinity less itself is NaN; of two equal infinities the sum is the same infinity, log(2) or not.
     far = g("Neg", g("Abs", g.where(same, g.number(0, a), g.sub(a, b))))
-    return g.add(g("Max", a, b), g("Log", g.add(g("Exp", far), 1)))
+    return g.add(g("Max", a, b), log1p(g, g("Exp", far)))
 
 
 def searchsorted(g: Graph, sequence: Value, values: Value, *, right: bool) -> Value:

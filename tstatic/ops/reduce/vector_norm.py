@@ -17,7 +17,7 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops.base.call_ref import CallRef, float_scratch
-from tstatic.ops.base.low import flat_parts, store, torch_sign, torch_wide
+from tstatic.ops.base.low import flat_parts, square_sum, store, torch_sign, torch_wide
 from tstatic.ops.base.one_input import infer_float
 from tstatic.ops.base.shapes import emit_one, view_of
 from tstatic.ops.base.sum import dot_calls, dot_scratch, sum_calls, sum_scratch
@@ -278,7 +278,7 @@ Array = np.ndarray[Any, Any]
 
 def _ref(x: Array, out: Array, *, max_norm: float) -> None:
     # Blocks are summed in the type of x, as BLAS does, and their sums in float64.
-    norm = math.sqrt(sum(float(np.dot(values, values)) for _, values in flat_parts(x)))
+    norm = math.sqrt(sum(square_sum(values) for _, values in flat_parts(x)))
     if not norm > max_norm:
         np.copyto(out, x)
         return

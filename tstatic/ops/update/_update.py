@@ -33,7 +33,7 @@ from tstatic.ir.recording import CALL_BYTES, Call
 from tstatic.ir.ref import Attrs, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.ops.base.low import store
+from tstatic.ops.base.low import square_sum, store
 from tstatic.ops.update._moved import Moved, MovedCode, bind_moved, moved_code
 from tstatic.ops.update._slots import ROW_MASK, ROWS, SCALARS, TENSORS
 from tstatic.ops.update._torch import with_out, with_rows, with_skip
@@ -336,7 +336,7 @@ class _Pass:
 
     def add_squares(self, name: str, values: Array) -> None:
         # A dot in the computed type per block; blocks are added in float64, in their order.
-        self.sums[name] += float(np.dot(values, values))
+        self.sums[name] += square_sum(values)
 
 
 class _UpdateStep:

@@ -29,6 +29,10 @@ def unsupported(dtype: str) -> frozenset[str]:
     return frozenset(type for type in OPS if (domain := OPS[type].domain) is None or dtype not in domain.floats)
 
 
+# For type checkers, some of which do not look through ``__getattr__``: no value, so that it is asked.
+white_list: set[str]
+black_list: set[str]
+gray_list: set[str]
 _PUBLIC = {"white_list": "white", "black_list": "black", "gray_list": "gray"}
 
 

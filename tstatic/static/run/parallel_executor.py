@@ -77,7 +77,6 @@ class ParallelExecutor:
             build = BuildStrategy() if build_strategy is None else build_strategy.copy()
             # The defaults leave both to the given strategy, else to the launcher's environment.
             if num_trainers != 1 or trainer_id != 0:
-                build._clear_finalized()
                 build.num_trainers = num_trainers
                 build.trainer_id = trainer_id
         if share_vars_from is not None and scope is not None and scope is not share_vars_from._scope:

@@ -263,7 +263,7 @@ class BuildStrategy(Strategy):
         self.key()
         # Scripts may set the number, the addresses, or both.
         count = max(self.num_trainers, len(self.trainers_endpoints))
-        if self.trainer_id > 0 and self.trainer_id >= count:
+        if self.trainer_id >= count:
             raise StrategyValueError(
                 "BuildStrategy.trainer_id names a trainer that does not exist",
                 expected=f"trainer_id < {count}, the number of trainers",

@@ -1,15 +1,16 @@
-"""``paddle.device``: which devices there are, and which one is used when none is named."""
+"""``paddle.device``: which devices there are, and which one is used when none is named.
+
+* ``cuda``  what is known of the GPUs
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from importlib.machinery import ModuleSpec
-from importlib.util import module_from_spec
 from typing import Any, NoReturn
 
 from tstatic.aliases import public_of
 from tstatic.errors import PlaceError
+from tstatic.fluid.device import cuda
+from tstatic.fluid.device.cuda import of_gpu
 from tstatic.no_effect import no_effect
 from tstatic.places import (
     cpu_count,
@@ -111,52 +112,8 @@ def synchronize(device: Any = None) -> None:
     """Returns at once: a run of an executor waits for its results."""
 
 
-def _of_gpu(name: str) -> Callable[..., Any]:
-    def ask(*args: Any, **kwargs: Any) -> Any:
-        if not is_compiled_with_cuda:
-            raise PlaceError(
-                f"paddle.device.cuda.{name} needs a GPU",
-                expected="a machine with an NVIDIA GPU",
-                received="none that programs can run on",
-                fix="ask paddle.device.cuda.device_count() first",
-            )
-        import torch
-
-        return getattr(torch.cuda, name)(*args, **kwargs)
-
-    ask.__name__ = ask.__qualname__ = name
-    ask.__doc__ = f"""Answers as ``torch.cuda.{name}`` does.
-
-    Raises:
-        PlaceError: Without a GPU.
-    """
-    return ask
-
-
-Event, Stream, current_stream, set_stream = map(_of_gpu, ("Event", "Stream", "current_stream", "set_stream"))
-stream_guard = _of_gpu("stream")
-
-cuda = module_from_spec(ModuleSpec(f"{__name__}.cuda", None))
-cuda.__doc__ = "``paddle.device.cuda``: what is known of the GPUs; ValueError without one."
-_ASKED = [
-    "Event",
-    "Stream",
-    "current_stream",
-    "empty_cache",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "memory_allocated",
-    "memory_reserved",
-    "synchronize",
-]
-vars(cuda).update({name: _of_gpu(name) for name in _ASKED}, device_count=device_count, stream_guard=stream_guard)
-vars(cuda)["__all__"] = sorted([*_ASKED, "device_count", "stream_guard"])
-vars(cuda)["__getattr__"] = missing_in(public_of(cuda.__name__), vars(cuda)["__all__"])
-# ``import paddle.device.cuda`` finds it among the loaded modules.
-sys.modules.update({cuda.__name__: cuda, public_of(cuda.__name__): cuda})
+Event, Stream, current_stream, set_stream = map(of_gpu, ("Event", "Stream", "current_stream", "set_stream"))
+stream_guard = of_gpu("stream")
 
 __all__ = [
     "Event",
