@@ -138,9 +138,12 @@ OWN: dict[str, Callable[..., st.SearchStrategy[testing.Recipe]]] = {
 """Fusions whose ops follow each other too rarely in programs that are drawn op by op -> what draws programs that have them."""
 
 
+EXPENSIVE = ("attention", "feedforward", "dot_product_attention", "gemm_epilogue")
+
+
 def few(fusion: Fusion, count: int) -> int:
-    """How many programs to draw: those with an attention take seconds, and have tests of their own."""
-    return max(2, count // 4) if fusion.name in ("attention", "feedforward", "dot_product_attention") else count
+    """How many programs to draw: those with products or an attention take seconds, and have tests of their own."""
+    return max(2, count // 4) if fusion.name in EXPENSIVE else count
 
 
 def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe]:
