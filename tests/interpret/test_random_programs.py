@@ -14,8 +14,11 @@ from tstatic import errors, static, testing
 from tstatic.runtime import binding, generated
 
 PROGRAMS = int(os.environ.get("TSTATIC_PROGRAMS", "500"))
-"""Programs per run of the tests, more than twice the 200 within which every planted fault is caught (test_faults.py): every fifth with gradients (``TSTATIC_GRADIENTS=1``: all), every twentieth trained or with
-NaN, every tenth with special values, every 250th with long rows."""
+"""Programs per run of the tests, more than twice those within which a planted fault must be caught (test_faults.py).
+
+Every fifth has gradients (``TSTATIC_GRADIENTS=1``: all), every twentieth is trained or has NaN, every tenth has special values,
+every 250th long rows.
+"""
 GRADIENTS = os.environ.get("TSTATIC_GRADIENTS", "") == "1"
 SHARDS = max(2, PROGRAMS // 500)
 """Tests that share them; each draws from seeds of its own."""
