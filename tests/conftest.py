@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Has the collector leave out what lives to the end: a million objects of modules and tests, through which it takes half a second."""
+    """Has the collector leave out what lives to the end: a million objects of modules and tests, half a second each time."""
     gc.freeze()
 
 
