@@ -26,7 +26,8 @@ from tstatic.static import compile as compiling
 from tstatic.static.compile import plan_cache
 from tstatic.static.compile.plan_cache import MOST_AGAIN, MOST_FAMILIES, CompileCache
 
-SIZES = int(os.environ.get("TSTATIC_PLAN_SIZES", "2000"))
+SIZES = int(os.environ.get("TSTATIC_PLAN_SIZES", "500"))
+"""Fifteen times the 33 sizes whose plans once pushed each other out."""
 BOUNDED = int(os.environ.get("TSTATIC_PLAN_SIZES", "50"))
 MOST_CALLS = 60
 """Calls of our functions in a run of a size that was fed before, but not last; ``test_hot_step`` bounds those of repeated ones."""

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 REFUSED = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "is_nonzero")
 """What waits for the device to know a value or a size."""
@@ -93,6 +92,22 @@ class _Tensor:
         return torch.empty(0, dtype=self._dtype).set_(storage, self._offset, self._shape, self._strides)
 
 
+def mapped(kind: type, function: Callable[[Any], Any], values: Any) -> Any:
+    """Returns values of a call with a function applied to those of a kind, in lists, tuples and dictionaries, too.
+
+    torch's ``tree_map_only`` does it for any container, which takes longer than the calls that are recorded.
+    """
+    if isinstance(values, kind):
+        return function(values)
+    form = type(values)
+    if form is tuple or form is list:
+        return form([mapped(kind, function, one) for one in values])
+    if form is dict:
+        return {name: mapped(kind, function, one) for name, one in values.items()}
+    assert form is torch.Size or not isinstance(values, tuple | list | dict), form
+    return values
+
+
 class Recording(TorchDispatchMode):
     """Records the calls that torch dispatches in its block, in this thread, as those of a stream that captures.
 
@@ -120,10 +135,8 @@ class Recording(TorchDispatchMode):
             return self._writes(function, args, kwargs)
         made = function(*args, **kwargs)
         given: set[int] = set()
-        tree_map_only(torch.Tensor, lambda t: given.add(t.untyped_storage()._cdata), (args, kwargs))
-        moved = tree_map_only(
-            torch.Tensor, lambda t: t if t.untyped_storage()._cdata in given else self._moved(t), made
-        )
+        mapped(torch.Tensor, lambda t: given.add(t.untyped_storage()._cdata), (args, kwargs))
+        moved = mapped(torch.Tensor, lambda t: t if t.untyped_storage()._cdata in given else self._moved(t), made)
         if "empty" not in name:
             self._record(function, args, kwargs, made, moved)
         return moved
@@ -138,7 +151,7 @@ class Recording(TorchDispatchMode):
         return torch.empty(0, dtype=tensor.dtype).set_(self._pool.give(storage.nbytes(), byte), *place)
 
     def _frozen(self, values: Any) -> Any:
-        return tree_map_only(torch.Tensor, lambda t: _Tensor(t, self._pool), values)
+        return mapped(torch.Tensor, lambda t: _Tensor(t, self._pool), values)
 
     def _record(self, function: Any, args: Any, kwargs: Any, made: Any, moved: Any) -> None:
         olds, news = _tensors(made), _tensors(moved)
@@ -148,7 +161,7 @@ class Recording(TorchDispatchMode):
         call, outs = self._frozen((args, kwargs)), self._frozen([news[i] for i in fresh])
 
         def work() -> None:
-            there, named = tree_map_only(_Tensor, _Tensor.there, call)
+            there, named = mapped(_Tensor, _Tensor.there, call)
             results = _tensors(function(*there, **named))
             for out, i in zip(outs, fresh, strict=True):
                 out.there().copy_(results[i])
@@ -159,7 +172,7 @@ class Recording(TorchDispatchMode):
         call = self._frozen((args, kwargs))
 
         def work() -> None:
-            there, named = tree_map_only(_Tensor, _Tensor.there, call)
+            there, named = mapped(_Tensor, _Tensor.there, call)
             function(*there, **named)
 
         self.work.append(work)
@@ -174,5 +187,5 @@ class Recording(TorchDispatchMode):
 
 def _tensors(values: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
-    tree_map_only(torch.Tensor, found.append, values)
+    mapped(torch.Tensor, found.append, values)
     return found

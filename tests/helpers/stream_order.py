@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from tests.helpers.gpu import Library, Mark, Queue, StandIn
+from tests.helpers.recorded_graph import mapped
 from tstatic.devices.base import Memory, MemoryKind
 from tstatic.devices.step import Stream
 from tstatic.devices.torch.device import TorchArray, TorchMemory
@@ -196,7 +196,7 @@ class _Noting(TorchDispatchMode):
             value = args[i] if i < len(args) else kwargs.get(argument.name)
             writes = argument.alias_info is not None and argument.alias_info.is_write
             found: list[torch.Tensor] = []
-            tree_map_only(torch.Tensor, found.append, value)
+            mapped(torch.Tensor, found.append, value)
             uses += [_use(tensor, writes) for tensor in found if tensor.numel()]
         self._order.work(self._queue, filter(self._order.is_of_device, uses), function._schema.name)
         return function(*args, **kwargs)

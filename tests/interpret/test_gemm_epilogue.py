@@ -19,8 +19,9 @@ from tstatic.ir.opdef import op_def
 from tstatic.testing.runner import everything_on, trial_of_recipe
 
 FUSION = BY_NAME["gemm_epilogue"]
-PROGRAMS = int(os.environ.get("TSTATIC_EPILOGUES", "20000" if SOAK else "400"))
-SHARDS = 10
+PROGRAMS = int(os.environ.get("TSTATIC_EPILOGUES", "20000" if SOAK else "200"))
+"""More than three times those within which a fault must be caught."""
+SHARDS = max(5, PROGRAMS // 2000)
 MOST = 60
 """Programs within which a fault must be caught."""
 

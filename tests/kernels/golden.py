@@ -18,6 +18,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -85,12 +86,18 @@ def write_sources(triton: str, digests: Mapping[str, str], folder: Path = FOLDER
 
 def digest(source: Source) -> str:
     """A digest of all that a compiler gets; with its version and the chip it decides the figures. Comments do not count."""
-    tree = ast.parse(source.text)
+    return hashlib.sha256(repr(replace(source, text=_uncommented(source.text))).encode()).hexdigest()[:16]
+
+
+@cache
+def _uncommented(text: str) -> str:
+    """The text without comments and docstrings; several functions of it may be compiled, by several versions."""
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
             # Of a module it names lines of the program.
             node.body[:1] = [] if node.body[1:] else [ast.Pass()]
-    return hashlib.sha256(repr(replace(source, text=ast.unparse(tree))).encode()).hexdigest()[:16]
+    return ast.unparse(tree)
 
 
 def unchanged(kernels: Mapping[str, Source], digests: Mapping[str, str]) -> set[str]:

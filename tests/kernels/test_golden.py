@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,17 @@ def test_a_kernel_that_is_gone_is_told() -> None:
     assert golden.regressions(golden.collect([GOOD]), []) == ["k on sm_90: on record, but no such kernel was compiled"]
 
 
+@cache
+def registered() -> dict[str, tuple[Kind, Source]]:
+    """The kernels of the registry, made once for all versions."""
+    return {name: (kind, source) for name, kind, source in registry.kernels(slow=ALL)}
+
+
 @pytest.mark.timeout(3600 if ALL else 900)
 @pytest.mark.parametrize("which", ["pinned", "3.6"])
 def test_kernels_are_as_good_as_on_record(which: str) -> None:
     python = environments.python(which)
-    kernels = {name: (kind, source) for name, kind, source in registry.kernels(slow=ALL)}
+    kernels = registered()
     assert len(kernels) > 250
     triton = environments.triton(which)
     known: set[str] = set()

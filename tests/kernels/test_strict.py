@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -67,6 +68,24 @@ def programs(number: int) -> Iterator[tuple[Any, Any, Any]]:
         yield main, [loss.name], {"x": np.zeros(SHAPES[layout], np.float32)}
 
 
+@cache
+def drawn_sources() -> dict[str, Source]:
+    """Those that are compiled, made once for both versions."""
+    return kernel_sources(COUNT, int(SEED))
+
+
+@cache
+def sources_of_draws() -> dict[str, Source]:
+    """Kernels of single operators that draw and whose products and sums stay apart, each once."""
+    found: dict[str, Source] = {}
+    for name, made in registry.draws():
+        for source in (source for kernel in made for _, source in sources(kernel) if not source.contract):
+            found.setdefault(digest(source), source)
+        if name.startswith(("gaussian", "truncated", "uniform")):
+            assert not any(source.contract for kernel in made for _, source in sources(kernel)), name
+    return found
+
+
 def kernel_sources(most: int, number: int) -> dict[str, Source]:
     """Kernels of drawn programs, fused and alone; each once."""
     found: dict[str, Source] = {}
@@ -98,7 +117,7 @@ def contracted(report: Report) -> dict[str, int]:
 @pytest.fixture(scope="module", params=["pinned", "3.6"])
 def reports(request: pytest.FixtureRequest) -> list[Report]:
     chips = (80, 90, 100) if ALL else (90,)
-    return compile_all(kernel_sources(COUNT, int(SEED)), chips, environments.python(request.param), sass=())
+    return compile_all(drawn_sources(), chips, environments.python(request.param), sass=())
 
 
 @pytest.mark.timeout(3600 if ALL else 600)
@@ -112,13 +131,7 @@ def test_products_and_sums_are_rounded_one_by_one(reports: list[Report]) -> None
 @pytest.mark.parametrize("which", ["pinned", "3.6"])
 def test_floats_are_drawn_with_roundings_of_their_own(which: str) -> None:
     """Whatever the numerics: the numbers of a kernel are the reference's in every bit."""
-    found: dict[str, Source] = {}
-    for name, made in registry.draws():
-        for source in (source for kernel in made for _, source in sources(kernel) if not source.contract):
-            found.setdefault(digest(source), source)
-        if name.startswith(("gaussian", "truncated", "uniform")):
-            assert not any(source.contract for kernel in made for _, source in sources(kernel)), name
-    reports = compile_all(found, (90,), environments.python(which), sass=())
+    reports = compile_all(sources_of_draws(), (90,), environments.python(which), sass=())
     assert len(reports) > 12
     assert {r.name: r.error or contracted(r) for r in reports if r.error or contracted(r)} == {}
 

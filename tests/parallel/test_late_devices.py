@@ -140,9 +140,9 @@ def visits(device: Device) -> Iterator[Counter[str]]:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("count", [2, 4, 8])
+# How places take turns is drawn on the late-running device; what stands in for a GPU runs all at once, however many there are.
+@pytest.mark.parametrize(("name", "count"), [("fake", 2), ("fake", 4), ("fake", 8), ("gpu", 2), ("gpu", 4)])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["fake", "gpu"])
 def test_a_step_waits_once_on_each_place_and_moves_nothing_through_the_host(name: str, kind: str, count: int) -> None:
     with backend(name) as (device, place):
         net = Net(kind, place, count)
@@ -254,8 +254,7 @@ def _fail_each(planted: _Planted, replica: int, kind: str, sums: bool) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", ["fake", "gpu"])
-@pytest.mark.parametrize("replica", range(3))
+@pytest.mark.parametrize(("name", "replica"), [("fake", 0), ("fake", 1), ("fake", 2), ("gpu", 1)])
 @pytest.mark.parametrize("kind", ["clip", "owners", "table"])
 def test_a_position_that_one_replica_is_fed_is_refused_on_all(name: str, kind: str, replica: int) -> None:
     with backend(name) as (_, place):
