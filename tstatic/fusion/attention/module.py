@@ -354,8 +354,8 @@ class AttentionModule:
         fitting = fitting_result(body, g.mixed, self.out, str(self.lse), self.metas) if g is not None else None
         main = standalone_main(body, self.metas, numpy_matmul, fitting)
         kernel = as_kernel(
-            template, body, "\n\n\n".join([*self.texts(texts), *texts]), self.used, parameters, (memory[0], memory[1]),
-            lambda target: candidates(target)[0], main,
+            template, body, self.metas, "\n\n\n".join([*self.texts(texts), *texts]), self.used, parameters,
+            (memory[0], memory[1]),            lambda target: candidates(target)[0], main,
         )  # fmt: skip
         rounded = {
             v for one in self.inlined if one.group and one.casts_round for op, _ in one.group.ops for v in op.writes()

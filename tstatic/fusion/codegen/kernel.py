@@ -13,14 +13,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tstatic.display import preformatted, size
-from tstatic.fusion.codegen.text.launched import which_runs_where
-from tstatic.ir.types import DType, Shape
+from tstatic.fusion.codegen.text.docstring import docstring
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import DType, Meta, Shape
 from tstatic.locks import cached_property
 from tstatic.target import CHIPS, DEFAULT_TARGET, TINY, Target
-
-_END = '\n"""\n'
-"""The end of a module's docstring."""
-
 
 class KernelLocal(str):
     """The name of a buffer or table that a kernel's launches share.
@@ -293,7 +290,8 @@ class Kernel:
 
     Attributes:
         name: Template and hash of the text.
-        code: The module's functions; it imports Triton and nothing of tstatic.
+        code: The module's functions; it imports Triton and nothing of tstatic. Nothing in it depends on what the user's variables
+            are called, or on the lines that made the ops: kernels of equal code are loaded, compiled and cached once.
         template: What made it.
         parameters: Of the function ``kernel``.
         inputs, outputs: Memory that is read and written.
@@ -305,6 +303,8 @@ class Kernel:
         join: Makes one way of a way of each part.
         between: Shared buffers that hold values, which a part writes and a later one reads.
         unrounded: Results of casts that take what was computed, before it is rounded to 16 bits.
+        ops: What it computes.
+        metas: Metadata of all their values.
     """
 
     name: str
@@ -322,6 +322,8 @@ class Kernel:
     join: Callable[[Sequence[Launches]], Launches] | None = field(default=None, repr=False, compare=False)
     between: tuple[KernelArgument, ...] = ()
     unrounded: tuple[str, ...] = ()
+    ops: tuple[FrozenOp, ...] = field(default=(), repr=False, compare=False)
+    metas: Mapping[str, Meta] = field(default_factory=dict, repr=False, compare=False)
 
     def __repr__(self) -> str:
         arrays = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
@@ -362,9 +364,7 @@ class Kernel:
     @cached_property
     def text(self) -> str:
         """The whole module; run as a script it makes inputs, launches, compares and times."""
-        head, rest = self.code.split(_END, 1)
-        told = ((name, not i, one.functions) for name, ways in self.everywhere for i, one in enumerate(ways))
-        return f"{head}\n\n{which_runs_where(self.code, told)}{_END}{rest}\n\n{self.standalone_main(self)}\n"
+        return f"{docstring(self)}\n\n\n{self.code}\n\n{self.standalone_main(self)}\n"
 
     @property
     def nbytes(self) -> int:

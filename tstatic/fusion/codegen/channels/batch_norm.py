@@ -16,7 +16,7 @@ from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, L
 from tstatic.fusion.codegen.loops.lines import LANGUAGE, Expression, Lines, Typed, Writer
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, LoopNest, build
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
-from tstatic.fusion.codegen.text.emit import TREE_SUM, header, helpers, in_fixed_order, module, named
+from tstatic.fusion.codegen.text.emit import TREE_SUM, helpers, in_fixed_order, module, named
 from tstatic.fusion.codegen.text.script import standalone_main
 from tstatic.ir.channels import ChannelTerms
 from tstatic.ir.expr import Node, variables
@@ -282,18 +282,16 @@ class _Module:
         texts = in_fixed_order("\n\n\n".join(f.finished(f.integers, f.constants) for f in functions))
         if f"{TREE_SUM}(" in texts:
             self.used.add(TREE_SUM)
-        # The header is left out: it has the user's lines, and equal kernels must have equal names.
-        name = named(module("", helpers(self.used), texts), self.norm.type)
-        text = module(header(self.body, name), helpers(self.used), texts)
+        text = module(helpers(self.used), texts)
         operands = [p.operand for f in functions for p in f.pointers.values()]
         # One argument per value, however many functions of the module read it.
         read = dict.fromkeys(v for v in operands if v not in self.needed and not isinstance(v, KernelLocal))
         written = [v for op in self.body for v in op.writes() if v in self.needed]
         main = functions[-1]
         return Kernel(
-            name, text, self.norm.type, main.parameters(main.integers, main.constants),
+            named(text, self.norm.type), text, self.norm.type, main.parameters(main.integers, main.constants),
             tuple(map(self.buffer, read)), tuple(map(self.buffer, written)), plan,
-            standalone_main(self.told, self.metas),
+            standalone_main(self.told, self.metas), ops=tuple(self.body), metas=self.metas,
         )  # fmt: skip
 
     def buffer(self, value: str) -> KernelArgument:

@@ -286,7 +286,7 @@ class _Module:
         memory = self.arguments(ins), self.arguments(outs)
         parameters = main.parameters(integers, constants)
         text = standalone_main(self.body, self.metas, self.reference)
-        return as_kernel(template, self.body, functions, self.used, parameters, memory, plan, text)
+        return as_kernel(template, self.body, self.metas, functions, self.used, parameters, memory, plan, text)
 
     def arguments(self, values: Sequence[str]) -> tuple[KernelArgument, ...]:
         return tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in values)

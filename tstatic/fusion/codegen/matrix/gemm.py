@@ -88,7 +88,7 @@ class _Module:
         # Now: when the kernel is planned the flag may be another.
         self.separate = rounds_apart(self.used)
         kernel = as_kernel(
-            "gemm", self.body, text, self.used, self.parts[0].parameters, memory, self._planned,
+            "gemm", self.body, self.metas, text, self.used, self.parts[0].parameters, memory, self._planned,
             standalone_main(self.body, self.metas, numpy_products), self._inplace(),
         )  # fmt: skip
         return replace(kernel, alternatives=self._alternatives)

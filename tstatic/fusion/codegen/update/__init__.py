@@ -360,6 +360,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
     return as_kernel(
         "update",
         body,
+        metas,
         functions,
         update.used,
         parameters,

@@ -244,7 +244,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         except NoNameError as error:
             return f"# It does not run alone: {error} has no plain form in numpy."
 
-    return as_kernel("square_sum", body, functions, used, parameters, memory, plan, main)
+    return as_kernel("square_sum", body, metas, functions, used, parameters, memory, plan, main)
 
 
 def _parts(

@@ -23,7 +23,7 @@ from tstatic.fusion.codegen.text.emit import as_kernel, function
 from tstatic.fusion.codegen.text.script import Parts, entry, script, wrapped
 from tstatic.fusion.codegen.update.segmenting import ADDRESSES, BLOCKS, TABLES
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.types import DType
+from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
 
 
@@ -118,6 +118,8 @@ def strip_sums(members: Sequence[StripSum], body: Sequence[FrozenOp]) -> Kernel:
     read = tuple(KernelArgument(one.partials, one.compute, math.prod(s)) for one, s in zip(members, sizes, strict=True))
     written = tuple(KernelArgument(one.result, one.dtype, one.kept) for one in members)
     text = _text(first.compute, first.dtype)
+    metas = {one.partials: Meta(size, one.compute) for one, size in zip(members, sizes, strict=True)}
+    metas |= {one.result: Meta((one.kept,), one.dtype) for one in members}
     return as_kernel(
-        "strip_sums", body, text, {"to_bf16"}, _PARAMETERS, (read, written), plan, lambda made: script(made, parts)
+        "strip_sums", body, metas, text, {"to_bf16"}, _PARAMETERS, (read, written), plan, lambda made: script(made, parts)
     )
