@@ -19,6 +19,7 @@ from tstatic.ir.types import DType, Meta, Shape
 from tstatic.locks import cached_property
 from tstatic.target import CHIPS, DEFAULT_TARGET, TINY, Target
 
+
 class KernelLocal(str):
     """The name of a buffer or table that a kernel's launches share.
 

@@ -5,5 +5,5 @@
 * ``prelude``  device functions that modules carry with them
 * ``script``, ``reference``  the part that runs alone, and the numpy that it compares with
 * ``docstring``, ``launched``  what a module says of itself: the user's variables, and which function runs where
-* ``sizes``  names for sizes and strides
+* ``size_names``  names for sizes and strides
 """

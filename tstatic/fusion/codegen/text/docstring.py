@@ -127,7 +127,8 @@ def _parameters(kernel: Kernel) -> dict[str, dict[str, str]]:
 
     found: dict[str, dict[str, str]] = {}
     told: set[tuple[str, object]] = set()
-    for launch, way in ((one, way) for _, ways in kernel.everywhere for way in ways for one in way.launches):
+    every = [(launch, way) for _, ways in kernel.everywhere for way in ways for launch in way.launches]
+    for launch, way in every:
         # The library's products are no functions of the module.
         if launch.function in found or launch.function not in nodes:
             continue

@@ -6,7 +6,7 @@ import ast
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from tstatic.fusion.codegen.loops.lines import DRAW, LANGUAGE, TYPES, Lines, Typ
 from tstatic.fusion.codegen.loops.loop_nest import LoopNest, Operand
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.text.script import standalone_main
+from tstatic.fusion.codegen.text.size_names import SizeNames, product_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
@@ -167,12 +168,13 @@ def run_of(group: LoopNest, length: int) -> int:
     return run if fits and group.drawings and all(one.operand.full for one in group.drawings) else 0
 
 
-def coordinates(iteration_space: tuple[int, ...], operand: Operand, offset: str) -> str:
-    """Returns an operand's element for a linear offset into the space."""
+def coordinates(iteration_space: tuple[int, ...], operand: Operand, offset: str, sizes: SizeNames) -> str:
+    """Returns an operand's element for a linear offset into the space, whose sizes it names."""
     if operand.full:
         return offset
     terms: list[str] = []
-    stride = 1
+    # Names of the axes whose product is the stride of the next run.
+    stride: list[str] = []
     run: list[int] = []
     # Neighbouring dimensions that the operand has count as one.
     dims = list(range(len(iteration_space)))
@@ -181,23 +183,23 @@ def coordinates(iteration_space: tuple[int, ...], operand: Operand, offset: str)
         if operand.dims[d]:
             run.append(d)
         if (not operand.dims[d] or d == 0) and run:
-            size = 1
-            for i in run:
-                size *= iteration_space[i]
-            low = max(run)
-            below = 1
-            for i in range(low + 1, len(iteration_space)):
-                below *= iteration_space[i]
             # Elements of the space per step of the run.
-            text = offset if below == 1 else f"({offset} // {below})"
+            below = range(max(run) + 1, len(iteration_space))
+            whole = math.prod(iteration_space[i] for i in below)
+            text = offset if whole == 1 else f"({offset} // {product_of(_axes(iteration_space, below, sizes))})"
+            own = _axes(iteration_space, sorted(run), sizes)
             # The outermost run needs no remainder: no offset lies beyond it.
             if min(run) > 0:
-                text = f"({text} % {size})"
-            terms.append(text if stride == 1 else f"{text} * {stride}")
-            stride *= size
+                text = f"({text} % {product_of(own)})"
+            terms.append(f"{text} * {product_of(stride)}" if stride else text)
+            stride = [*own, *stride]
             run = []
     # A single element is read by the whole block: 0 in the block's shape.
     return " + ".join(reversed(terms)) if terms else "0 * " + offset
+
+
+def _axes(iteration_space: tuple[int, ...], places: Iterable[int], sizes: SizeNames) -> list[str]:
+    return [sizes(f"AXIS_{i}", iteration_space[i], f"size of axis {i} of what the operands share") for i in places]
 
 
 def emit(group: LoopNest) -> Kernel:
@@ -292,7 +294,10 @@ def drawing_table(group: LoopNest) -> Table:
 
 
 def _pointwise_kernel(group: LoopNest) -> Kernel:
-    loads, lines = loaded(group, lambda operand: (coordinates(group.iteration_space, operand, "offsets"), "mask"))
+    sizes = SizeNames()
+    loads, lines = loaded(
+        group, lambda operand: (coordinates(group.iteration_space, operand, "offsets", sizes), "mask")
+    )
     stores = []
     for operand in group.outputs:
         value = lines.done[operand.value]
@@ -319,11 +324,14 @@ def _pointwise_kernel(group: LoopNest) -> Kernel:
         block = target.block("BLOCK", chosen)
         return Launches((Launch("kernel", (-(-numel // block),), arguments, {"BLOCK": block}),), {})
 
-    return assemble(group, "pointwise", parameters, lines.used, function("kernel", parameters, body), plan)
+    return assemble(group, "pointwise", parameters, lines.used, function("kernel", parameters, body, sizes), plan)
 
 
-def function(name: str, parameters: tuple[KernelParameter, ...], body: list[str]) -> str:
-    """Returns the text of a jitted function."""
+def function(
+    name: str, parameters: tuple[KernelParameter, ...], body: list[str], sizes: SizeNames | None = None
+) -> str:
+    """Returns the text of a jitted function, with those of ``sizes`` that it uses."""
+    body = body if sizes is None else sizes.defined(body)
     texts = [f"{p.name}: tl.constexpr" if p.kind == "constant" else p.name for p in parameters]
     return "\n".join(["@triton.jit", *nested(f"def {name}({', '.join(texts)}):", body)])
 
@@ -386,14 +394,23 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     direct = inner == 1 and (rows <= _FEW or kept >= _MANY_SUMS)
     split = _STRICT_SPLIT if strict_numerics() else _SPLIT
 
+    sizes = SizeNames()
+    named_kept = sizes("KEPT", kept, "columns, each with a sum of its own")
+    named_inner = sizes("INNER", inner, "neighbours in memory that belong to one column")
+
     def index(operand: Operand) -> tuple[str, str]:
         # What has one element for each sum (a bias) is read once, and not with each tile.
         if operand.dims == dims:
-            return "columns[None, :]", f"columns[None, :] < {kept}"
-        return coordinates(group.iteration_space, operand, "offsets"), "mask"
+            return "columns[None, :]", f"columns[None, :] < {named_kept}"
+        return coordinates(group.iteration_space, operand, "offsets", sizes), "mask"
 
     run = run_of(group, kept) if inner == 1 else 0
-    drawn = [f"rows * {kept} + runs[None, :], columns[None, :], {run}, False"] * len(group.drawings) if run else []
+    named_run = sizes("RUN", run, "neighbours whose random numbers are drawn together")
+    drawn = (
+        [f"rows * {named_kept} + runs[None, :], columns[None, :], {named_run}, False"] * len(group.drawings)
+        if run
+        else []
+    )
     loads, lines = loaded(group, index, drawn_runs=drawn)
     once = [line for line, operand in zip(loads, group.inputs, strict=True) if operand.dims == dims]
     loads = [line for line in loads if line not in once]
@@ -408,29 +425,33 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         stores.append(f"{total} += tl.where(mask, {value.text}, 0.0)")
         if direct:
             whole = stored(Typed(f"tl.sum({total}, 0)", operand.dtype.compute), operand.dtype, lines.used)
-            writes.append(f"tl.store({operand.name} + columns, {whole}, mask=columns < {kept})")
+            writes.append(f"tl.store({operand.name} + columns, {whole}, mask=columns < {named_kept})")
             continue
-        writes.append(
-            f"tl.store(p_{operand.name} + tl.program_id(1) * {kept} + columns, tl.sum({total}, 0), mask=columns < {kept})"
-        )
+        place = f"p_{operand.name} + tl.program_id(1) * {named_kept} + columns"
+        writes.append(f"tl.store({place}, tl.sum({total}, 0), mask=columns < {named_kept})")
     parameters = (*pointers_of(group, direct), *sums.STRIP)
-    position = (
-        f"(rows // {inner} * {kept} + columns) * {inner} + rows % {inner}" if inner > 1 else f"rows * {kept} + columns"
-    )
+    position = f"rows * {named_kept} + columns"
+    if inner > 1:
+        position = f"(rows // {named_inner} * {named_kept} + columns) * {named_inner} + rows % {named_inner}"
+    terms = sizes("TERMS", rows, "terms of each sum")
     tile = [
-        f"mask = (inside[:, None] < strip) & (rows < {rows}) & (columns[None, :] < {kept})",
+        f"mask = (inside[:, None] < strip) & (rows < {terms}) & (columns[None, :] < {named_kept})",
         f"offsets = {position.replace('columns', 'columns[None, :]')}",
     ]
     first = f"tl.program_id(0).to({offset_type(group)}) * COLUMNS"
     body = [
         f"columns = {first} + tl.arange(0, COLUMNS)",
-        *([f"runs = {first} + {run} * tl.arange(0, COLUMNS // {run})"] if "_half_runs" in lines.used else []),
+        *(
+            [f"runs = {first} + {named_run} * tl.arange(0, COLUMNS // {named_run})"]
+            if "_half_runs" in lines.used
+            else []
+        ),
         *once,
         *totals,
         *sums.over_strip(1, offset_type(group), [*tile, *loads, *lines.lines, *stores]),
         *writes,
     ]
-    text = function("kernel", parameters, body)
+    text = function("kernel", parameters, body, sizes)
     if not direct:
         # The text of `finish` names it for every type; the compiler drops the branch that is not taken.
         lines.used.add("to_bf16")

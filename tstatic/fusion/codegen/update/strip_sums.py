@@ -121,5 +121,13 @@ def strip_sums(members: Sequence[StripSum], body: Sequence[FrozenOp]) -> Kernel:
     metas = {one.partials: Meta(size, one.compute) for one, size in zip(members, sizes, strict=True)}
     metas |= {one.result: Meta((one.kept,), one.dtype) for one in members}
     return as_kernel(
-        "strip_sums", body, metas, text, {"to_bf16"}, _PARAMETERS, (read, written), plan, lambda made: script(made, parts)
+        "strip_sums",
+        body,
+        metas,
+        text,
+        {"to_bf16"},
+        _PARAMETERS,
+        (read, written),
+        plan,
+        lambda made: script(made, parts),
     )

@@ -1,4 +1,4 @@
-"""Names for the sizes and strides in the text of a kernel, each defined with its meaning at the top of the function that uses it."""
+"""Names for the sizes and strides in the text of a kernel, each defined with its meaning at the top of a function that uses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 _NAME = re.compile(r"\b[A-Z][A-Z0-9_]*\b")
 
 
-class Sizes:
+class SizeNames:
     """Sizes and strides by name.
 
     A number alone says nothing to a reader. The name becomes a local ``tl.constexpr``, which the compiler takes as it takes the
@@ -36,3 +36,8 @@ class Sizes:
         used = {name for line in body for name in _NAME.findall(line)}
         lines = [f"{n}: tl.constexpr = {v}  # {meaning}" for n, (v, meaning) in self._known.items() if n in used]
         return [*lines, *body]
+
+
+def product_of(names: Sequence[str]) -> str:
+    """Returns the text of a product of names, which may stand behind any operator; 1 of none."""
+    return (names[0] if len(names) == 1 else f"({' * '.join(names)})") if names else "1"
