@@ -150,11 +150,8 @@ class AttentionModule:
 
     def columns(self, first: str) -> list[str]:
         """Lines that number the keys of a block from a first one."""
-        eights = (
-            [f"eights = {first} + {self.run} * tl.arange(0, COLUMNS // {self.run})"]
-            if any(o.draws_eights for o in self.inlined)
-            else []
-        )
+        drawn = any(one.draws_eights for one in self.inlined)
+        eights = [f"eights = {first} + {self.run} * tl.arange(0, COLUMNS // {self.run})"] if drawn else []
         return [f"columns = {first} + tl.arange(0, COLUMNS)", *eights]
 
     # ---------------------------------------------------------------------------------------------------------- the texts
