@@ -151,8 +151,8 @@ def batch_offset(layout: Layout, batch: str, sizes: SizeNames, name: str, what: 
         axis = len(outer) - 1 - place
         index = f"{batch} // {product_of(inner)}" if inner else batch
         size = sizes(f"{name}_SIZE_{axis}", n, f"size of axis {axis} of the batches of {what}")
-        step = sizes(f"{name}_STEP_{axis}", s, "elements from index to index of that axis")
-        terms.insert(0, f"{index} * {step}" if axis == 0 else f"{index} % {size} * {step}")
+        stride = sizes(f"{name}_STEP_{axis}", s, "elements from index to index of that axis")
+        terms.insert(0, f"{index} * {stride}" if axis == 0 else f"{index} % {size} * {stride}")
         inner.insert(0, size)
     return f"{start}{' + '.join(terms)}"
 
