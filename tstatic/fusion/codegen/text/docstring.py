@@ -46,23 +46,27 @@ SHARED: Mapping[str, str] = {
     "rng": "seed and number of the step, which random numbers depend on",
     "stopped": "whether the step is to change nothing",
     "draws": "for each op that draws: its number in the program, its seed, numbers that it draws with",
-    "addresses": "where each tensor lies",
-    "blocks": "for each program: its tensor, and its part of it",
-    "firsts": "for each tensor the number of its first block, and how many blocks there are",
-    "kinds": "for each tensor the number of its type",
-    "numbers": "for each tensor the numbers of its update",
-    "partials": "a sum of squares for each block",
-    "sums": "a sum of squares for each tensor",
-    "parts": "the product, or parts of it that are added up",
-    "delta": "for each row of the result the sum of its products with its gradient",
-    "scores": "scores of some batches, then weights",
-    "gradients": "gradients of weights, then of scores",
-    "shift": "for each channel the number that deviations are taken from",
-    "plain": "for each strip and channel the sum",
-    "sum": "for each strip and channel the sum of deviations",
-    "spread": "for each strip and channel the sum of squared deviations",
+    "table:addresses": "where each tensor lies",
+    "table:blocks": "for each block: its tensor, and which part of it",
+    "table:firsts": "for each tensor the number of its first block; behind them, how many blocks there are",
+    "table:kinds": "for each tensor the number of its type",
+    "partial:numbers": "for each tensor the numbers of its update",
+    "partial:blocks": "for each block the sum of its squares",
+    "partial:tensors": "for each tensor the sum of its squares",
+    "partial:parts": "the product, or parts of it that are added up",
+    "partial:delta": "for each row of the result the sum of its products with its gradient",
+    "partial:scores": "scores of some batches, then weights",
+    "partial:gradients": "gradients of these weights, then of scores",
+    "partial:filter": "for each strip the sums of the filter's gradient",
+    "partial:shift": "for each channel the number that deviations are taken from",
+    "partial:plain": "for each strip and channel the sum",
+    "partial:sum": "for each strip and channel the sum of deviations",
+    "partial:spread": "for each strip and channel the sum of squared deviations",
 }
-"""Memory that the launches of a kernel share, by the name of the buffer or table."""
+"""Memory that the launches of a kernel share; what is not here has sums of strips, which are added by another launch."""
+
+_PART = re.compile(r"part\d+:")
+"""What stands before the name of memory of one part of several."""
 
 _LONGEST = 60
 """Characters of a user's name that are shown."""
@@ -117,8 +121,10 @@ def _parameters(kernel: Kernel) -> dict[str, dict[str, str]]:
             return variable(value)
         if kernel.template == "user_kernel":
             return "a result that no op reads"
-        name = value.rsplit(":", 1)[-1]
-        text = SHARED.get(name.removeprefix("second_"), f"partial sums of {name}")
+        key = _PART.sub("", value).replace(":second_", ":")
+        name = key.removeprefix("partial:")
+        merged = name.removeprefix("merged_")
+        text = SHARED.get(key, f"for each channel {merged}" if merged != name else f"partial sums of {name}")
         tensors = table.values if (table := way.tables.get(cast("KernelLocal", value))) is not None else ()
         if not tensors:
             return text

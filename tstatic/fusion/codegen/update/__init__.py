@@ -158,7 +158,7 @@ class _Update:
 
     def named_number(self, name: str) -> str:
         """Returns the name of where one of them stands."""
-        return self.sizes(f"{name.upper()}_NUMBER", list(self.numbers).index(name), f"where {name} stands among them")
+        return self.sizes(f"{name.upper()}_AT", list(self.numbers).index(name), f"where {name} stands among them")
 
     def parameters(self) -> tuple[KernelParameter, ...]:
         found = [*TABLES]
