@@ -89,12 +89,19 @@ def digest(source: Source) -> str:
     Comments do not count, and neither do names of numbers: a compiler puts the number in their place before it does anything else
     (``test_a_name_changes_no_code``).
     """
-    tree = ast.fix_missing_locations(_Numbered().visit(ast.parse(source.text)))
+    tree = in_numbers(source.text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
             # Of a module it names lines of the program.
             node.body[:1] = [] if node.body[1:] else [ast.Pass()]
     return hashlib.sha256(repr(replace(source, text=ast.unparse(tree))).encode()).hexdigest()[:16]
+
+
+def in_numbers(text: str) -> ast.Module:
+    """Returns a module with numbers in the place of their names."""
+    tree = ast.parse(text)
+    _Numbered().visit(tree)
+    return ast.fix_missing_locations(tree)
 
 
 class _Numbered(ast.NodeTransformer):
