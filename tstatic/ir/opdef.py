@@ -104,8 +104,7 @@ class Domain:
         values: Slot name -> :class:`ValueRange`; slots not named get the default range.
         floats: Float types that the op takes.
         others: Further dtypes tried in the place of the float type (``"int64"``, ``"bool"``); no gradients there.
-        ulps: Allowed distance between ``ref`` and ``lower`` in units in the last place of the output type. Those of 64 and more
-            have the largest distance that was seen beside them: of 40 samples, beyond what the samples' conditioning explains.
+        ulps: Allowed distance of ``ref`` and ``lower`` in units in the last place. "Seen": the most of 40 samples, conditioning left out.
         check_grad: ``False`` only with a reason (a text) why finite differences cannot apply.
     """
 

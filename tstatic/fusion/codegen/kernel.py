@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tstatic.display import preformatted, size
-from tstatic.fusion.codegen.text.docstring import docstring
+from tstatic.fusion.codegen.text.docstring import Told, docstring
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta, Shape
 from tstatic.locks import cached_property
@@ -365,7 +365,21 @@ class Kernel:
     @cached_property
     def text(self) -> str:
         """The whole module; run as a script it makes inputs, launches, compares and times."""
-        return f"{docstring(self)}\n\n\n{self.code}\n\n{self.standalone_main(self)}\n"
+        every = [(name, not i, one) for name, ways in self.everywhere for i, one in enumerate(ways)]
+        launches = (
+            Told(one.function, one.arguments, one.constants, {n: table.values for n, table in way.tables.items()})
+            for *_, way in every
+            for one in way.launches
+        )
+        outputs = {b.value for b in self.outputs}
+        # What one part leaves to another, in the order of ``between``.
+        left = dict.fromkeys(b.value for part in self.parts for b in part.outputs if b.value not in outputs)
+        head = docstring(
+            self.name, self.code, self.ops, self.metas, launches, ((name, first, way.functions) for name, first, way in every),
+            dict(zip((b.value for b in self.between), left, strict=True)),
+            "a result that no op reads" if self.template == "user_kernel" else "",
+        )  # fmt: skip
+        return f"{head}\n\n\n{self.code}\n\n{self.standalone_main(self)}\n"
 
     @property
     def nbytes(self) -> int:
