@@ -52,7 +52,7 @@ def kernel(y, rng, draws, first, n, BLOCK: tl.constexpr):
 @given(key=KEYS, first=st.integers(0, 2**40), own=st.sampled_from([0, 0, 7, -1, 2**40 + 1]))
 def test_words_are_those_of_the_generator(key: RngKey, first: int, own: int) -> None:
     """Also behind the block where the counter's second word begins to count."""
-    loaded = cache.load(module("", helpers({"_philox"}), WORDS), "words")
+    loaded = cache.load(module(helpers({"_philox"}), WORDS), "words")
     arrays = {
         "y": np.zeros(16, np.int64),
         "rng": kernel_numbers(key.seed, key.run, key.place),
@@ -99,7 +99,7 @@ def test_halves_are_those_of_the_generator(key: RngKey, first: int, own: int) ->
 
     def run(text: str, function: str, at: int, more: tuple[int, ...], constants: dict[str, Any]) -> Any:
         arrays = {"y": np.zeros(64, np.int32), "rng": numbers, "draws": table}
-        loaded = cache.load(module("", helpers({function}), text), "halves")
+        loaded = cache.load(module(helpers({function}), text), "halves")
         launch = "kernel", (1,), ("y", "rng", "draws", at, *more), constants, {}
         for call, args in interpret.bind_launches(loaded, [launch], arrays):  # type: ignore[list-item]
             call(*args)
