@@ -161,7 +161,7 @@ FAULTS = (
     _replaced("swapped operands", r"\b([av]\d+) - ([av]\d+)\b", r"\2 - \1"),
     Fault("missing single-use rule", _single_use),
     Fault("forward and backward take different matches", _other_match),
-    _replaced("wrong broadcast stride", r"offsets // (\d+)", r"offsets // (2 * \1)"),
+    _replaced("wrong broadcast stride", r"offsets // (\w+|\([^)]*\))", r"offsets // (2 * \1)"),
     _replaced("NaN dropped", r"tl\.where\(\(a != a\) \| \(b != b\), a \+ b, (tl\.where\(a [<>] b, a, b\))\)", r"\1"),
     _replaced(
         "bfloat16 accumulation",
@@ -216,7 +216,7 @@ PRODUCT_FAULTS = (
     _text(
         "second operand transposed",
         lambda text: re.sub(
-            r"right = b \+ \(begin \+ inner\)\[:, None\] \* \d+ \+ columns\[None, :\](.*?inner < (\d+) - .*?right \+= STEP) \* \d+",
+            r"right = b \+ \(begin \+ inner\)\[:, None\] \* \w+ \+ columns\[None, :\](.*?inner < (\w+) - .*?right \+= STEP) \* \w+",
             r"right = b + columns[None, :] * \2 + (begin + inner)[:, None]\1",
             text,
             flags=re.DOTALL,
@@ -255,7 +255,7 @@ def _shifted_numbers(text: str) -> str:
 
 
 ATTENTION_FAULTS = (
-    _replaced("last key masked", r"s = tl\.where\(\(columns < (\d+)\)", r"s = tl.where((columns < \1 - 1)"),
+    _replaced("last key masked", r"s = tl\.where\(\(columns < (\w+)\)", r"s = tl.where((columns < \1 - 1)"),
     _replaced("diagonal off by one", r"columns\[None, :\] <= rows\[:, None\]", "columns[None, :] < rows[:, None]"),
     _replaced(
         "block on the diagonal skipped", r"last = tl\.minimum\(top_row \+ ROWS \+ ", "last = tl.minimum(top_row + "

@@ -127,9 +127,8 @@ def check_grids(kernel: Kernel, count: Counter[str]) -> None:
         tile = launch.constants["ROWS"], launch.constants["COLUMNS"]
         assert set(tile) <= {16, 32}, tile
         # The sizes stand in the text.
-        sizes = re.search(
-            rf"^def {launch.function}\(.*?tl\.cdiv\((\d+), ROWS\), tl\.cdiv\((\d+), COLUMNS\)", kernel.code, re.M | re.S
-        )
+        named = (rf"OUT_{axis}: tl\.constexpr = (\d+).*?" for axis in ("ROWS", "COLUMNS"))
+        sizes = re.search(rf"^def {launch.function}\(.*?{''.join(named)}", kernel.code, re.M | re.S)
         assert sizes is not None, launch.function
         blocks = [-(-int(size) // side) for size, side in zip(sizes.groups(), tile, strict=True)]
         assert min(blocks) >= 2, f"{launch.function}: {blocks} blocks"

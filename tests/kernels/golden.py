@@ -85,19 +85,58 @@ def write_sources(triton: str, digests: Mapping[str, str], folder: Path = FOLDER
 
 
 def digest(source: Source) -> str:
-    """A digest of all that a compiler gets; with its version and the chip it decides the figures. Comments do not count."""
-    return hashlib.sha256(repr(replace(source, text=_uncommented(source.text))).encode()).hexdigest()[:16]
+    """A digest of all that a compiler gets; with its version and the chip it decides the figures.
+
+    Comments do not count, and neither do names of numbers: a compiler puts the number in their place before it does anything else
+    (``test_a_name_changes_no_code``).
+    """
+    return hashlib.sha256(repr(replace(source, text=_bare(source.text))).encode()).hexdigest()[:16]
 
 
 @cache
-def _uncommented(text: str) -> str:
-    """The text without comments and docstrings; several functions of it may be compiled, by several versions."""
-    tree = ast.parse(text)
+def _bare(text: str) -> str:
+    """The text without comments, docstrings and names of numbers; several functions of it may be compiled, by several versions."""
+    tree = in_numbers(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
             # Of a module it names lines of the program.
             node.body[:1] = [] if node.body[1:] else [ast.Pass()]
     return ast.unparse(tree)
+
+
+def in_numbers(text: str) -> ast.Module:
+    """Returns a module with numbers in the place of their names."""
+    tree = ast.parse(text)
+    _Numbered().visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+class _Numbered(ast.NodeTransformer):
+    """Puts numbers in the place of their names, ``NAME: tl.constexpr = 8``, and of sums and products of numbers."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, ast.Constant] = {}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        # In capitals: no variable of the function is called so.
+        named = [n for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.value, ast.Constant)]
+        self.values = {
+            n.target.id: n.value for n in named if isinstance(n.target, ast.Name) and isinstance(n.value, ast.Constant)
+        }
+        node.body = [n for n in node.body if n not in named]
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.values.get(node.id, node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        match node.left, node.op, node.right:
+            case ast.Constant(int(a)), ast.Mult(), ast.Constant(int(b)):
+                return ast.Constant(a * b)
+            case ast.Constant(int(a)), ast.Add(), ast.Constant(int(b)):
+                return ast.Constant(a + b)
+        return node
 
 
 def unchanged(kernels: Mapping[str, Source], digests: Mapping[str, str]) -> set[str]:

@@ -166,7 +166,7 @@ ATTENTION = (
     Mutant("fusion/attention/grad.py", "_Gradients._weights_again", "value",
            "[f'p = tl.where({seen}, p, 0.0)'] if seen else []", "[]",
            (I + "test_dot_product_attention.py",), interpret=True),
-    Mutant("fusion/attention/parts.py", "Sizes.batch_of_head", "operation", "other * size", "other",
+    Mutant("fusion/attention/parts.py", "Sizes.batch_of_head", "call", "product_of(below)", "'1'",
            (U + "test_attention_parts.py",)),
     Mutant("fusion/attention/causal.py", "triangle", "call", "(hidden < 0).all()", "(hidden < 0).any()",
            (U + "test_causal.py",), "not_causal"),

@@ -234,7 +234,8 @@ def test_a_kernel_holds_the_operators_and_the_users_lines() -> None:
     line = next(i for i, text in enumerate(source.text(Path(__file__)).splitlines(), 1) if "# this line" in text)
     compile(kernel.text, "kernel.py", "exec")
     for op in ("tanh", "exp"):
-        assert f"# {op}, {Path(__file__).name}:{line}" in kernel.text
+        assert f"# {op}\n" in kernel.code
+        assert f"\n    {op}  at {Path(__file__).name}:{line}\n" in kernel.text
 
 
 def test_calls_of_the_dynamic_mode_say_what_to_write() -> None:

@@ -28,7 +28,7 @@ from tstatic.fusion.codegen.kernel import (
 )
 from tstatic.fusion.codegen.loops import sums
 from tstatic.fusion.codegen.loops.lines import LANGUAGE, nested
-from tstatic.fusion.codegen.matrix.layouts import Layout, batch_offset, contiguous
+from tstatic.fusion.codegen.matrix.layouts import Layout, contiguous
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
@@ -103,7 +103,7 @@ class _Gradients(AttentionModule):
         return (*super().constants(), *(KernelParameter(name, "constant") for name in names))
 
     def _delta(self) -> tuple[str, tuple[KernelParameter, ...]]:
-        s, g = self.sizes, self.gradient
+        s, t, g = self.sizes, self.size_texts, self.gradient
         assert g is not None
         parameters = (
             self.placed("out", self.out),
@@ -112,17 +112,17 @@ class _Gradients(AttentionModule):
             KernelParameter("ROWS", "constant"),
             KernelParameter("WIDTH", "constant"),
         )
-        count = s.batches * s.rows
+        count = self.named("ALL_QUERIES", s.batches * s.rows, "queries of all batches")
         self.used.add("wide")
 
         def place(name: str) -> str:
             layout = self.places[name]
             if layout.is_plain:
-                return f"{name} + rows[:, None]{self.wide_offsets} * {s.width} + inner[None, :]"
-            first = batch_offset(self.places[name], f"(rows{self.wide_offsets} // {s.rows})")
-            return f"{name} + ({first} + rows{self.wide_offsets} % {s.rows} * {layout.strides[-2]})[:, None] + inner[None, :]"
+                return f"{name} + rows[:, None]{self.wide_offsets} * {t.width} + inner[None, :]"
+            first, step = self.offset(name, f"(rows{self.wide_offsets} // {t.rows})"), self.row_step(name)
+            return f"{name} + ({first} + rows{self.wide_offsets} % {t.rows} * {step})[:, None] + inner[None, :]"
 
-        mask = f"(rows < {count})[:, None] & (inner < {s.width})[None, :]"
+        mask = f"(rows < {count})[:, None] & (inner < {t.width})[None, :]"
         body = [
             "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
             "inner = tl.arange(0, WIDTH)",
@@ -147,7 +147,7 @@ class _Gradients(AttentionModule):
         first, axis = ("first_column", 0) if turned else ("start", 1)
         if self.wide_softmax and self.diagonal is not None and seen:
             # Of rows that see nothing behind the first keys: the result was rounded, these weights and gradients are not.
-            known = f"({first} == 0) & (rows < COLUMNS - {self.diagonal})"
+            known = f"({first} == 0) & (rows < COLUMNS - {self.last_seen})"
             own = [f"sums = tl.where({known}, tl.sum(p * d, {axis}), sums)"]
         return [
             f"d = {self.product_text('given_here', 'value', turned)}",
@@ -160,20 +160,20 @@ class _Gradients(AttentionModule):
 
     def _row_loads(self, *, whole: bool = False) -> list[str]:
         """Lines that load what belongs to a block of queries; ``whole``: all of them are there."""
-        s, kind = self.sizes, LANGUAGE[self.compute.name]
+        t, kind = self.size_texts, LANGUAGE[self.compute.name]
         to_powers = f" * tl.full((1,), {LOG2E!r}, tl.float64)" if self.powers else ""
         # Rounding what was saved counts less than rounding results to 16 bits.
         saved = [f"saved = exact.to({kind})"] if self.powers else self.restored()
         return [
-            f"query = {self.load('q', 'batch', 'rows', s.rows, 'dims', s.depth, whole=whole)}",
-            f"given_here = {self.load('given', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
-            f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0){to_powers}",
+            f"query = {self.load('q', 'batch', 'rows', t.rows, 'dims', t.depth, whole=whole)}",
+            f"given_here = {self.load('given', 'batch', 'rows', t.rows, 'wide', t.width, whole=whole)}",
+            f"exact = tl.load(lse + batch * {t.rows} + rows, mask=rows < {t.rows}, other=0){to_powers}",
             *saved,
             "if MADE:",
-            f"    result = {self.load('out', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
+            f"    result = {self.load('out', 'batch', 'rows', t.rows, 'wide', t.width, whole=whole)}",
             "    sums = sum_products(result, given_here)",
             "else:",
-            f"    sums = tl.load(delta + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
+            f"    sums = tl.load(delta + batch * {t.rows} + rows, mask=rows < {t.rows}, other=0)",
         ]
 
     def _backward_pointers(self) -> list[KernelParameter]:
@@ -194,7 +194,7 @@ class _Gradients(AttentionModule):
         return found if bias is None else [*found, self.pointer(f"{name}_sums", sums.partial(self.sum_of(bias)))]
 
     def _gradient(
-        self, name: str, batch: str, at: str, count: int, inner: str, length: int, text: str, value: str,
+        self, name: str, batch: str, at: str, count: str, inner: str, length: str, text: str, value: str,
         own: tuple[str, str],
     ) -> list[str]:  # fmt: skip
         """Returns the lines that write a block of a gradient, and its sums over rows.
@@ -217,7 +217,16 @@ class _Gradients(AttentionModule):
         return [
             f"block = {self.block(name, text, dtype)}",
             f"tl.store({self.place(name, batch, at, inner)}, block, mask={self.inside(at, count, inner, length)})",
-            strips.call(batch, f"{name}_sums + {inner}", "block", f"{at} < {count}", f"{inner} < {length}", *own),
+            strips.call(
+                self.named,
+                name,
+                batch,
+                f"{name}_sums + {inner}",
+                "block",
+                f"{at} < {count}",
+                f"{inner} < {length}",
+                *own,
+            ),
         ]
 
     def _joined(self, parts: Mapping[str, tuple[KernelParameter, ...]]) -> tuple[str, tuple[KernelParameter, ...]]:
@@ -230,7 +239,7 @@ class _Gradients(AttentionModule):
             ", ".join(OWN_BLOCKS.get(p.name, p.name) if i else p.name for p in own) for i, own in enumerate(both)
         )
         body = [
-            f"if tl.program_id(0) < ({self.sizes.columns} + COLUMNS - 1) // COLUMNS:",
+            f"if tl.program_id(0) < ({self.size_texts.columns} + COLUMNS - 1) // COLUMNS:",
             f"    keys_and_values({keys})",
             "else:",
             f"    queries({queries})",
@@ -239,7 +248,7 @@ class _Gradients(AttentionModule):
 
     def _grad_keys(self, name: str, dk: str | None, dv: str | None) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradients of keys and values: a program has a block of keys, and goes over all queries that read them."""
-        s, kind = self.sizes, LANGUAGE[self.compute.name]
+        s, t, kind = self.sizes, self.size_texts, LANGUAGE[self.compute.name]
         pointers = self._backward_pointers()
         for n, v in (("dk", dk), ("dv", dv)):
             if v is not None:
@@ -262,39 +271,40 @@ class _Gradients(AttentionModule):
 
         # Heads that share keys: one program adds up the gradients of all of them.
         shared = s.batches // s.key_batches
-        inside = over_queries(s.rows, self.diagonal, loop)
+        inside = over_queries(t.rows, self.last_seen, loop)
         if shared > 1:
-            inside = nested(f"for head in range(0, {shared}):", [f"batch = {s.batch_of_head}", *inside])
+            heads = self.named("HEADS", shared, "heads that share keys and values")
+            inside = nested(f"for head in range(0, {heads}):", [f"batch = {s.batch_of_head(self.named)}", *inside])
         body = [
             f"keys = tl.program_id(1){self.wide_offsets}",
             "first_column = tl.program_id(0) * COLUMNS",
             *self.columns("first_column"),
             *self.head(),
-            f"key = {self.load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
-            f"value = {self.load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+            f"key = {self.load('k', 'keys', 'columns', t.columns, 'dims', t.depth)}",
+            f"value = {self.load('v', 'keys', 'columns', t.columns, 'wide', t.width)}",
             f"for_keys = tl.zeros((COLUMNS, DEPTH), {kind})",
             f"for_values = tl.zeros((COLUMNS, WIDTH), {kind})",
             *(["batch = keys"] if shared == 1 else []),
             *inside,
         ]
-        own = "tl.program_id(0)", f"({s.columns} + COLUMNS - 1) // COLUMNS"
+        own = "tl.program_id(0)", f"({t.columns} + COLUMNS - 1) // COLUMNS"
         if dk is not None:
-            body += self._gradient("dk", "keys", "columns", s.columns, "dims", s.depth, "for_keys", dk, own)
+            body += self._gradient("dk", "keys", "columns", t.columns, "dims", t.depth, "for_keys", dk, own)
         if dv is not None:
-            body += self._gradient("dv", "keys", "columns", s.columns, "wide", s.width, "for_values", dv, own)
+            body += self._gradient("dv", "keys", "columns", t.columns, "wide", t.width, "for_values", dv, own)
         return self.function(name, parameters, body)
 
     def _grad_queries(self, dq: str) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradient of queries: a program has a block of them, and goes over all keys; the last program has the first."""
-        s, kind = self.sizes, LANGUAGE[self.compute.name]
-        own = "tl.num_programs(0) - 1 - tl.program_id(0)", f"({s.rows} + ROWS - 1) // ROWS"
+        s, t, kind = self.sizes, self.size_texts, LANGUAGE[self.compute.name]
+        own = "tl.num_programs(0) - 1 - tl.program_id(0)", f"({t.rows} + ROWS - 1) // ROWS"
         parameters = (*self._backward_pointers(), *self._gradient_pointers("dq", dq), *self.tail, *self.constants())
 
         def loop(seen: str) -> list[str]:
             return [
                 *self.columns("start"),
-                f"key = {self.load('k', 'keys', 'columns', s.columns, 'dims', s.depth, whole=not seen)}",
-                f"value = {self.load('v', 'keys', 'columns', s.columns, 'wide', s.width, whole=not seen)}",
+                f"key = {self.load('k', 'keys', 'columns', t.columns, 'dims', t.depth, whole=not seen)}",
+                f"value = {self.load('v', 'keys', 'columns', t.columns, 'wide', t.width, whole=not seen)}",
                 *self._weights_again(seen),
                 *self._scores_gradient(seen),
                 f"for_queries = {self.dot}({self.low('ds')}, key, for_queries)",
@@ -302,13 +312,13 @@ class _Gradients(AttentionModule):
 
         body = [
             f"batch = tl.program_id(1){self.wide_offsets}",
-            f"keys = {s.key_batch}",
+            f"keys = {s.key_batch(self.named)}",
             *own_rows(last_first=True),
             *self.head(),
             *self._row_loads(),
             f"for_queries = tl.zeros((ROWS, DEPTH), {kind})",
-            *over_keys(s.columns, self.diagonal, loop),
-            *self._gradient("dq", "batch", "rows", s.rows, "dims", s.depth, "for_queries", dq, own),
+            *over_keys(t.columns, self.last_seen, loop),
+            *self._gradient("dq", "batch", "rows", t.rows, "dims", t.depth, "for_queries", dq, own),
         ]
         return self.function("queries", parameters, body)
 

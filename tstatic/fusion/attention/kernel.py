@@ -57,12 +57,12 @@ class _Forward(AttentionModule):
     """The functions of the result."""
 
     def _forward(self) -> tuple[str, tuple[KernelParameter, ...]]:
-        s, kind = self.sizes, LANGUAGE[self.compute.name]
+        t, kind = self.size_texts, LANGUAGE[self.compute.name]
         given = [self.placed(n, v) for n, v in (("q", self.q), ("k", self.k), ("v", self.v), ("out", self.out))]
         if self.lse is not None:
             given.append(self.pointer("lse", self.lse))
         parameters = (*given, *self.tail, *self.constants())
-        keys = s.key_batch
+        keys = self.sizes.key_batch(self.named)
 
         def loop(seen: str) -> list[str]:
             shift, shrink = "peak", "tl.exp(top - shift)"
@@ -73,7 +73,7 @@ class _Forward(AttentionModule):
                 power = f"exp_less(s, {self.factor}, shift[:, None])"
             return [
                 *self.columns("start"),
-                f"key = {self.load('k', 'keys', 'columns', s.columns, 'dims', s.depth, whole=not seen)}",
+                f"key = {self.load('k', 'keys', 'columns', t.columns, 'dims', t.depth, whole=not seen)}",
                 *self.scored(),
                 *([f's = tl.where({seen}, s, float("-inf"))'] if seen else []),
                 "peak = tl.maximum(top, tl.max(s, 1))",
@@ -84,7 +84,7 @@ class _Forward(AttentionModule):
                 f"shrink = {shrink}",
                 "total = total * shrink + tl.sum(p, 1)",
                 f"p = {self.call('weights', 'p')}",
-                f"value = {self.load('v', 'keys', 'columns', s.columns, 'wide', s.width, whole=not seen)}",
+                f"value = {self.load('v', 'keys', 'columns', t.columns, 'wide', t.width, whole=not seen)}",
                 f"mixed = {self.dot}({self.low('p')}, value, mixed * shrink[:, None])",
                 "top = peak",
             ]
@@ -94,14 +94,14 @@ class _Forward(AttentionModule):
             f"keys = {keys}",
             *own_rows(last_first=self.diagonal is not None),
             *self.head(),
-            f"query = {self.load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
+            f"query = {self.load('q', 'batch', 'rows', t.rows, 'dims', t.depth)}",
             f'top = tl.full((ROWS,), float("-inf"), {kind})',
             *([f"shift = tl.zeros((ROWS,), {kind})"] if self.powers else []),
             f"total = tl.zeros((ROWS,), {kind})",
             f"mixed = tl.zeros((ROWS, WIDTH), {kind})",
-            *over_keys(s.columns, self.diagonal, loop),
+            *over_keys(t.columns, self.last_seen, loop),
             # The sum over all keys is known here: one division a row, and none in the loop.
-            self.store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
+            self.store("out", "batch", "rows", t.rows, "wide", t.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:
             # In float64: beside a large score float32 has too few digits for the logarithm.
@@ -111,7 +111,7 @@ class _Forward(AttentionModule):
                 text = (
                     f"shift.to(tl.float64) * tl.full((1,), {math.log(2)!r}, tl.float64) + tl.log(total).to(tl.float64)"
                 )
-            body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
+            body.append(f"tl.store(lse + batch * {t.rows} + rows, {text}, mask=rows < {t.rows})")
         return self.function("kernel", parameters, body)
 
     def forward(self, body: Sequence[FrozenOp]) -> Kernel:

@@ -159,21 +159,21 @@ class LibraryWay:
         return [*lse, *m.tail, *ends]
 
     def _head(self) -> list[str]:
-        m, s = self.module, self.module.sizes
+        m, t = self.module, self.module.size_texts
         return [
             f"own = tl.program_id(1){m.wide_offsets}",
             "batch = first + own",
             "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
-            f"begin = own * {s.rows * s.columns} + rows * {s.columns}",
+            f"begin = own * ({t.rows} * {t.columns}) + rows * {t.columns}",
         ]
 
     def _block(self, start: str) -> list[str]:
         """Lines that load a block of scores, from a column on: those that count, and what they are."""
-        m, s = self.module, self.module.sizes
-        below = "" if m.diagonal is None else f" & (columns[None, :] <= rows[:, None] + {m.diagonal})"
+        m, t = self.module, self.module.size_texts
+        below = "" if m.diagonal is None else f" & (columns[None, :] <= rows[:, None] + {m.last_seen})"
         return [
             *m.columns(start),
-            f"inside = (columns < {s.columns})[None, :] & (rows < {s.rows})[:, None]",
+            f"inside = (columns < {t.columns})[None, :] & (rows < {t.rows})[:, None]",
             f"seen = inside{below}",
             f"raw = {self._times(self._loaded('scores_at'), self.factors[0], m.compute)}",
             f's = tl.where(seen, {m.call("scores", "raw")}, float("-inf"))',
@@ -190,14 +190,14 @@ class LibraryWay:
 
     def _until(self) -> str:
         """The end of the columns that a block of rows sees."""
-        m, s = self.module, self.module.sizes
+        m, t = self.module, self.module.size_texts
         if m.diagonal is None:
-            return str(s.columns)
-        return f"tl.minimum((tl.program_id(0) + 1) * ROWS + {m.diagonal}, {s.columns})"
+            return t.columns
+        return f"tl.minimum((tl.program_id(0) + 1) * ROWS + {m.last_seen}, {t.columns})"
 
     def _weight_rows(self) -> tuple[str, Parameters]:
         """Weights of scores, in their place, and the logarithm of each row's sum of powers."""
-        m, s, kind = self.module, self.module.sizes, LANGUAGE[self.module.compute.name]
+        m, t, kind = self.module, self.module.size_texts, LANGUAGE[self.module.compute.name]
         parameters = (m.pointer("scores_at", SCORES), *self._shared_parameters())
         used = self._times(m.call("weights", "p"), self.factors[1], m.compute)
         body = [
@@ -218,7 +218,7 @@ class LibraryWay:
             # A second pass over the columns: only now are the largest score and the sum known.
             'shift = tl.where(top == float("-inf"), 0.0, top)',
             *nested(
-                f"for start in range(0, {s.columns}, COLUMNS):",
+                f"for start in range(0, {t.columns}, COLUMNS):",
                 [
                     *self._block("start"),
                     "p = tl.exp(s - shift[:, None]) / total[:, None]",
@@ -228,12 +228,12 @@ class LibraryWay:
         ]
         if m.lse is not None:
             text = f"top.to(tl.float64) + (tl.log(total){m.stretched('top')}).to(tl.float64)"
-            body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
+            body.append(f"tl.store(lse + batch * {t.rows} + rows, {text}, mask=rows < {t.rows})")
         return m.function("weight_rows", parameters, body)
 
     def _gradient_rows(self) -> tuple[str, Parameters]:
         """What the last product took of the weights, in the place of scores, and gradients of scores in that of weights'."""
-        m, s = self.module, self.module.sizes
+        m, t = self.module, self.module.size_texts
         buffers, sizes = [m.pointer("scores_at", SCORES)], list[KernelParameter]()
         if self.through_scores:
             read = (("out", m.out), ("given", self.places["given"]))
@@ -244,7 +244,7 @@ class LibraryWay:
         given = f"tl.where(seen, {self._times(self._loaded('d_at'), self.factors[2], m.compute)}, 0.0)"
         body = [
             *self._head(),
-            f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
+            f"exact = tl.load(lse + batch * {t.rows} + rows, mask=rows < {t.rows}, other=0)",
             *m.restored(),
         ]
         loop = [
@@ -255,8 +255,8 @@ class LibraryWay:
         if self.through_scores:
             body += [
                 "wide = tl.arange(0, WIDTH)",
-                f"result = {m.load('out', 'batch', 'rows', s.rows, 'wide', s.width)}",
-                f"sums = sum_products(result, {m.load('given', 'batch', 'rows', s.rows, 'wide', s.width)})",
+                f"result = {m.load('out', 'batch', 'rows', t.rows, 'wide', t.width)}",
+                f"sums = sum_products(result, {m.load('given', 'batch', 'rows', t.rows, 'wide', t.width)})",
             ]
             loop += [
                 f"d = {given}",
@@ -268,7 +268,7 @@ class LibraryWay:
         if "dv" in self.wanted:
             # Behind the gradients: they read the scores that this replaces.
             loop.append(self._kept("scores_at", self._times(m.call("weights", "p"), self.factors[1], m.compute)))
-        body += nested(f"for start in range(0, {s.columns}, COLUMNS):", loop)
+        body += nested(f"for start in range(0, {t.columns}, COLUMNS):", loop)
         return m.function("gradient_rows", parameters, body)
 
     def _strip_sums(self) -> tuple[str, Parameters]:

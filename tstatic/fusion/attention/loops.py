@@ -10,7 +10,7 @@ Body = Callable[[str], list[str]]
 """Makes the lines of a loop, from the text of the mask of its blocks; the text is empty where all scores count."""
 
 
-def seen(diagonal: int | None, edge: str, *, turned: bool = False) -> str:
+def seen(diagonal: str | None, edge: str, *, turned: bool = False) -> str:
     """Returns the text of whether a score counts: it lies before the edge of the matrix, and not above the diagonal."""
     if diagonal is None:
         return edge
@@ -18,12 +18,12 @@ def seen(diagonal: int | None, edge: str, *, turned: bool = False) -> str:
     return f"{edge} & ({below} + {diagonal})"
 
 
-def over_keys(count: int, diagonal: int | None, body: Body) -> list[str]:
+def over_keys(count: str, diagonal: str | None, body: Body) -> list[str]:
     """Returns loops over the blocks of keys that a block of queries sees: those that it sees whole, then the others.
 
     Args:
-        count: How many keys there are.
-        diagonal: The last key that the first query sees, where each query sees one more; ``None`` where all are seen.
+        count: Text of how many keys there are.
+        diagonal: Text of the last key that the first query sees, where each query sees one more; ``None`` where all are seen.
         body: Makes the lines of a loop.
     """
     edge = seen(diagonal, f"(columns < {count})[None, :]")
@@ -36,7 +36,7 @@ def over_keys(count: int, diagonal: int | None, body: Body) -> list[str]:
             ),
         ]
     return [
-        f"whole = tl.minimum(top_row + {diagonal + 1}, {count}) // COLUMNS * COLUMNS",
+        f"whole = tl.minimum(top_row + ({diagonal} + 1), {count}) // COLUMNS * COLUMNS",
         f"last = tl.minimum(top_row + ROWS + {diagonal}, {count})",
         *nested("for start in range(0, whole, COLUMNS):", body("")),
         "# The blocks on the diagonal, or at the edge.",
@@ -44,7 +44,7 @@ def over_keys(count: int, diagonal: int | None, body: Body) -> list[str]:
     ]
 
 
-def over_queries(count: int, diagonal: int | None, body: Body) -> list[str]:
+def over_queries(count: str, diagonal: str | None, body: Body) -> list[str]:
     """Returns loops over the blocks of queries that see a block of keys; arguments as above, for queries."""
     edge = seen(diagonal, f"(rows < {count})[None, :]", turned=True)
     rest = nested(

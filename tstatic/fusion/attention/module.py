@@ -27,6 +27,7 @@ from tstatic.fusion.codegen.matrix.layouts import Layout, batch_offset, contiguo
 from tstatic.fusion.codegen.numerics import rounds_to_tf32, uncontracted
 from tstatic.fusion.codegen.text.emit import as_kernel, drawing_table, function, rounds_apart, stored
 from tstatic.fusion.codegen.text.script import standalone_main
+from tstatic.fusion.codegen.text.size_names import SizeNames
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
@@ -65,6 +66,14 @@ class AttentionModule:
         # A softmax of 32 bits between products of 16.
         self.wide_softmax = metas[found.weights].dtype is not self.dtype
         self.sizes = sizes_of(found.product, mixed, metas)
+        self.named = SizeNames()
+        self.size_texts = self.sizes.named(self.named)
+        self.last_seen = (
+            None
+            if self.diagonal is None
+            else self.named("DIAGONAL", self.diagonal, "the last key that the first query sees")
+        )
+        self.run = self.named("RUN", 8, "neighbours whose random numbers are drawn together")
         self.tf32 = rounds_to_tf32(self.dtype)
         self.dot = "dot_tf32" if self.tf32 else "dot"
         # Powers of 2 in the place of those of e: the factor between them, and that of the scores, is part of one operation. The
@@ -141,18 +150,18 @@ class AttentionModule:
 
     def columns(self, first: str) -> list[str]:
         """Lines that number the keys of a block from a first one."""
-        eights = (
-            [f"eights = {first} + 8 * tl.arange(0, COLUMNS // 8)"] if any(o.draws_eights for o in self.inlined) else []
-        )
+        drawn = any(one.draws_eights for one in self.inlined)
+        eights = [f"eights = {first} + {self.run} * tl.arange(0, COLUMNS // {self.run})"] if drawn else []
         return [f"columns = {first} + tl.arange(0, COLUMNS)", *eights]
 
     # ---------------------------------------------------------------------------------------------------------- the texts
-    def load(self, name: str, batch: str, at: str, count: int, inner: str, length: int, *, whole: bool = False) -> str:
+    def load(self, name: str, batch: str, at: str, count: str, inner: str, length: str, *, whole: bool = False) -> str:
         """Returns the text that loads a block of rows of a matrix; ``whole``: all of them are there."""
         place = self.place(name, batch, at, inner)
         mask = f"({inner} < {length})[None, :]" if whole else self.inside(at, count, inner, length)
         text = f"tl.load({place}, mask={mask}, other=0)"
-        if whole and padded(length) == length:
+        elements = self.sizes.depth if length == self.size_texts.depth else self.sizes.width
+        if whole and padded(elements) == elements:
             text = f"tl.load({place})"
         factor = self.places[name].factor
         if factor is None:
@@ -160,7 +169,7 @@ class AttentionModule:
         return self.low(self._times(text, factor))
 
     def store(
-        self, name: str, batch: str, at: str, count: int, inner: str, length: int, text: str, dtype: DType
+        self, name: str, batch: str, at: str, count: str, inner: str, length: str, text: str, dtype: DType
     ) -> str:
         place, value = self.place(name, batch, at, inner), self.block(name, text, dtype)
         return f"tl.store({place}, {value}, mask={self.inside(at, count, inner, length)})"
@@ -174,7 +183,7 @@ class AttentionModule:
         # The op that multiplies reads what the gradient before it has stored.
         return stored(Typed(self._times(value, factor), self.compute), dtype, self.used)
 
-    def inside(self, at: str, count: int, inner: str, length: int) -> str:
+    def inside(self, at: str, count: str, inner: str, length: str) -> str:
         return f"({at} < {count})[:, None] & ({inner} < {length})[None, :]"
 
     def _times(self, text: str, factor: float) -> str:
@@ -188,7 +197,15 @@ class AttentionModule:
         layout = self.places[name]
         step = layout.strides[-2]
         row = f"{at}[:, None]" if layout.shape[-2] * step < 1 << 30 else f"{at}[:, None].to(tl.int64)"
-        return f"{name} + {batch_offset(layout, batch)} + {row} * {step} + {inner}[None, :]"
+        return f"{name} + {self.offset(name, batch)} + {row} * {self.row_step(name)} + {inner}[None, :]"
+
+    def offset(self, name: str, batch: str) -> str:
+        """Returns the text of the offset of a batch of the matrices at a pointer."""
+        return batch_offset(self.places[name], batch, self.named, name.upper(), f"the matrices at {name}")
+
+    def row_step(self, name: str) -> str:
+        """Returns the name of the stride between rows of the matrices at a pointer."""
+        return self.named(f"{name.upper()}_ROW", self.places[name].strides[-2], f"elements from row to row at {name}")
 
     def low(self, text: str) -> str:
         """Returns a block as the matrices' type holds it: an operand of the next product."""
@@ -206,7 +223,7 @@ class AttentionModule:
     ) -> tuple[str, tuple[KernelParameter, ...]]:
         """Returns the text of a function, and its parameters."""
         self.all_parameters += [p for p in parameters if p.kind == "pointer"]
-        return function(name, parameters, body), parameters
+        return function(name, parameters, body, self.named), parameters
 
     def head(self) -> list[str]:
         return ["dims, wide = tl.arange(0, DEPTH), tl.arange(0, WIDTH)"]
@@ -354,8 +371,8 @@ class AttentionModule:
         fitting = fitting_result(body, g.mixed, self.out, str(self.lse), self.metas) if g is not None else None
         main = standalone_main(body, self.metas, numpy_matmul, fitting)
         kernel = as_kernel(
-            template, body, "\n\n\n".join([*self.texts(texts), *texts]), self.used, parameters, (memory[0], memory[1]),
-            lambda target: candidates(target)[0], main,
+            template, body, self.metas, "\n\n\n".join([*self.texts(texts), *texts]), self.used, parameters,
+            (memory[0], memory[1]),            lambda target: candidates(target)[0], main,
         )  # fmt: skip
         rounded = {
             v for one in self.inlined if one.group and one.casts_round for op, _ in one.group.ops for v in op.writes()

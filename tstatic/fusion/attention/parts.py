@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tstatic.fusion.codegen.loops.lines import Typed, nested
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, LoopNest, Operand, build
@@ -12,6 +13,7 @@ from tstatic.fusion.codegen.matrix.layouts import Layout, numpy_moves
 from tstatic.fusion.codegen.text.emit import coordinates, loaded
 from tstatic.fusion.codegen.text.reference import Reference
 from tstatic.fusion.codegen.text.script import Fitting
+from tstatic.fusion.codegen.text.size_names import SizeNames, product_of
 from tstatic.ir import expr
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import OpDef, op_def
@@ -134,26 +136,46 @@ class Sizes:
     def key_batches(self) -> int:
         return math.prod(self.keys)
 
-    @property
-    def key_batch(self) -> str:
-        """The text of the batch of keys of a batch of queries."""
+    def named(self, sizes: SizeNames) -> SizeTexts:
+        """Returns the names of the sizes in the text of a kernel."""
+        return SizeTexts(
+            sizes("QUERIES", self.rows, "queries of a batch: rows of scores"),
+            sizes("KEYS", self.columns, "keys and values of a batch: columns of scores"),
+            sizes("KEY_SIZE", self.depth, "elements of a query or key"),
+            sizes("VALUE_SIZE", self.width, "elements of a row of values"),
+        )
+
+    def key_batch(self, sizes: SizeNames) -> str:
+        """Returns the text of the batch of keys of a batch of queries."""
         if self.keys == self.batch:
             return "batch"
         dims = tuple(n == m for n, m in zip(self.keys, self.batch, strict=True))
-        return f"({coordinates(self.batch, Operand('', '', float32, dims), 'batch')})" if any(dims) else "0 * batch"
+        return (
+            f"({coordinates(self.batch, Operand('', '', float32, dims), 'batch', sizes)})" if any(dims) else "0 * batch"
+        )
 
-    @property
-    def batch_of_head(self) -> str:
-        """The text of the batch of queries of a batch of keys and the number of a head that shares them."""
+    def batch_of_head(self, sizes: SizeNames) -> str:
+        """Returns the text of the batch of queries of a batch of keys and the number of a head that shares them."""
         terms: list[str] = []
-        stride, own, other = 1, 1, 1
-        for size, kept in zip(reversed(self.batch), reversed(self.keys), strict=True):
+        # Names of the inner axes: of all, of those that keys have, and of those that they lack.
+        all_inner, own, other = list[str](), list[str](), list[str]()
+        for axis, (size, kept) in reversed([*enumerate(zip(self.batch, self.keys, strict=True))]):
             if size > 1:
-                text = f"keys // {own} % {size}" if kept == size else f"head // {other} % {size}"
-                terms.append(f"{text} * {stride}")
-                own, other = (own * size, other) if kept == size else (own, other * size)
-            stride *= size
+                name = sizes(f"AXIS_{axis}", size, f"size of axis {axis} of what the operands share")
+                which, below = ("keys", own) if kept == size else ("head", other)
+                terms.append(f"{which} // {product_of(below)} % {name} * {product_of(all_inner)}")
+                below.insert(0, name)
+                all_inner.insert(0, name)
         return " + ".join(reversed(terms))
+
+
+class SizeTexts(NamedTuple):
+    """Names of :class:`Sizes` in the text of a kernel."""
+
+    rows: str
+    columns: str
+    depth: str
+    width: str
 
 
 def sizes_of(product: FrozenOp, mixed: FrozenOp, metas: Mapping[str, Meta]) -> Sizes:
@@ -252,10 +274,10 @@ class Inlined:
         drawings = self.group.drawings if self.group is not None else ()
         return bool(drawings) and self.sizes.columns % 8 == 0 and all(one.operand.full for one in drawings)
 
-    def _index(self, operand: Operand) -> tuple[str, str]:
+    def _index(self, operand: Operand, sizes: SizeNames) -> tuple[str, str]:
         """Returns offset and mask of an operand's elements in a block of scores."""
         assert self.group is not None
-        space, s = self.group.iteration_space, self.sizes
+        space, s, t = self.group.iteration_space, self.sizes, self.sizes.named(sizes)
         if operand.full:
             return "offsets", "mask"
         # The batch is the same for a whole block: what it adds to an offset is one number.
@@ -263,21 +285,22 @@ class Inlined:
             if math.prod(space[:cut]) == s.batches:
                 # The first axes are the batches, and `cut` is where they end.
                 inner = operand.dims[cut:]
-                text = coordinates(space[:cut], replace(operand, dims=operand.dims[:cut]), "batch") if cut else "batch"
+                own = replace(operand, dims=operand.dims[:cut])
+                text = coordinates(space[:cut], own, "batch", sizes) if cut else "batch"
                 if all(inner):
-                    size, place = s.rows * s.columns, f"rows * {s.columns} + columns"
+                    size, place = f"({t.rows} * {t.columns})", f"rows * {t.columns} + columns"
                 elif not any(inner):
                     # One number for all scores, in the shape of a block of columns.
-                    size, place = 1, "0 * columns"
+                    size, place = "1", "0 * columns"
                 elif len(inner) == 2 and inner == (False, True) and space[cut:] == (s.rows, s.columns):
-                    size, place = s.columns, "columns"
+                    size, place = t.columns, "columns"
                 elif len(inner) == 2 and inner == (True, False) and space[cut:] == (s.rows, s.columns):
-                    size, place = s.rows, "rows"
+                    size, place = t.rows, "rows"
                 else:
                     continue
                 batch = f"({text}) * {size} + " if any(operand.dims[:cut]) else ""
                 return f"({batch}{place})", "mask"
-        return f"({coordinates(space, operand, 'offsets')})", "mask"
+        return f"({coordinates(space, operand, 'offsets', sizes)})", "mask"
 
     def text(self, names: Mapping[str, str], pointers: Sequence[str], used: set[str]) -> str:
         """Returns the function; ``names`` are those of the parameters of values in memory."""
@@ -286,23 +309,26 @@ class Inlined:
         # Without ops it gives back what it gets, so that loops need not ask.
         if self.group is None:
             return "\n".join(["@triton.jit", *nested(head, [f"return {self.given[self.result]}"])])
-        s = self.sizes
+        named = SizeNames()
+        t, run = self.sizes.named(named), named("RUN", 8, "neighbours whose random numbers are drawn together")
         group = replace(
             self.group, inputs=tuple(replace(o, name=names.get(o.value, o.name)) for o in self.group.inputs)
         )
         low = {v: self.metas[v].dtype for v in self.given}
         given = {v: Typed(n, self.compute, low[v] if low[v].is_low else None) for v, n in self.given.items()}
-        eights = [f"(batch * {s.rows} + rows) * {s.columns} + eights, columns, 8, turned"] * len(group.drawings)
-        loads, lines = loaded(group, self._index, given, self.casts_round, eights if self.draws_eights else ())
+        eights = [f"(batch * {t.rows} + rows) * {t.columns} + eights, columns, {run}, turned"] * len(group.drawings)
+        loads, lines = loaded(
+            group, lambda o: self._index(o, named), given, self.casts_round, eights if self.draws_eights else ()
+        )
         used |= lines.used
         body = [
-            f"mask = (rows < {s.rows}) & (columns < {s.columns})",
-            f"offsets = (batch * {s.rows} + rows) * {s.columns} + columns",
+            f"mask = (rows < {t.rows}) & (columns < {t.columns})",
+            f"offsets = (batch * {t.rows} + rows) * {t.columns} + columns",
             *loads,
             *lines.lines,
             f"return {lines.done[self.result].text}",
         ]
-        return "\n".join(["@triton.jit", *nested(head, body)])
+        return "\n".join(["@triton.jit", *nested(head, named.defined(body))])
 
 
 def fitting_result(

@@ -16,7 +16,9 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import UNKNOWN
 
 MOST_OPS = 8
-"""The most ops per element between two of the products."""
+"""The most ops per element between two of the products.
+
+A choice, to bound the search: attentions of the golden set have three (scale, mask, cast)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from tstatic.fusion.codegen.kernel import KernelParameter
 from tstatic.fusion.codegen.loops.lines import nested
 from tstatic.fusion.codegen.matrix.layouts import Layout, batch_offset
 from tstatic.fusion.codegen.text.emit import function
+from tstatic.fusion.codegen.text.size_names import SizeNames
 from tstatic.ir.types import Meta
 
 SUM_ROWS = function(
@@ -45,10 +46,20 @@ class Strips:
     batches: Layout
     kept: int
 
-    def call(self, batch: str, pointer: str, *given: str) -> str:
-        """Returns the text that leaves a block's sums; ``given`` are the arguments of :data:`SUM_ROWS` behind the first one."""
-        first = f"({batch_offset(self.batches, batch)}) * (STRIPS * {self.kept}) + {batch_offset(self.columns, batch)}"
-        return f"sum_rows({pointer} + {first}, {', '.join(given)}, {self.kept}, STRIPS)"
+    def call(self, sizes: SizeNames, name: str, batch: str, pointer: str, *given: str) -> str:
+        """Returns the text that leaves a block's sums.
+
+        Args:
+            sizes: Gets the names of sizes and strides.
+            name: The pointer to the gradient.
+            batch: Text of the batch's number.
+            pointer: Text of the pointer to the sums.
+            given: Arguments of :data:`SUM_ROWS` behind the first one.
+        """
+        kept = sizes("KEPT", self.kept, "columns, each with a sum of its own")
+        over = batch_offset(self.batches, batch, sizes, f"{name.upper()}_OVER", f"strips of sums of {name}")
+        beside = batch_offset(self.columns, batch, sizes, f"{name.upper()}_BESIDE", f"sums of {name}, within a strip")
+        return f"sum_rows({pointer} + ({over}) * (STRIPS * {kept}) + {beside}, {', '.join(given)}, {kept}, STRIPS)"
 
 
 def strips_of(layout: Layout, kept: int) -> Strips | None:

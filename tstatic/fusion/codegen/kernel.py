@@ -13,13 +13,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tstatic.display import preformatted, size
-from tstatic.fusion.codegen.text.launched import which_runs_where
-from tstatic.ir.types import DType, Shape
+from tstatic.fusion.codegen.text.docstring import Told, docstring
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import DType, Meta, Shape
 from tstatic.locks import cached_property
 from tstatic.target import CHIPS, DEFAULT_TARGET, TINY, Target
-
-_END = '\n"""\n'
-"""The end of a module's docstring."""
 
 
 class KernelLocal(str):
@@ -298,7 +296,8 @@ class Kernel:
 
     Attributes:
         name: Template and hash of the text.
-        code: The module's functions; it imports Triton and nothing of tstatic.
+        code: The module's functions; it imports Triton and nothing of tstatic. Nothing in it depends on what the user's variables
+            are called, or on the lines that made the ops: kernels of equal code are loaded, compiled and cached once.
         template: What made it.
         parameters: Of the function ``kernel``.
         inputs, outputs: Memory that is read and written.
@@ -310,6 +309,8 @@ class Kernel:
         join: Makes one way of a way of each part.
         between: Shared buffers that hold values, which a part writes and a later one reads.
         unrounded: Results of casts that take what was computed, before it is rounded to 16 bits.
+        ops: What it computes.
+        metas: Metadata of all their values.
     """
 
     name: str
@@ -327,6 +328,8 @@ class Kernel:
     join: Callable[[Sequence[Launches]], Launches] | None = field(default=None, repr=False, compare=False)
     between: tuple[KernelArgument, ...] = ()
     unrounded: tuple[str, ...] = ()
+    ops: tuple[FrozenOp, ...] = field(default=(), repr=False, compare=False)
+    metas: Mapping[str, Meta] = field(default_factory=dict, repr=False, compare=False)
 
     def __repr__(self) -> str:
         arrays = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
@@ -367,9 +370,21 @@ class Kernel:
     @cached_property
     def text(self) -> str:
         """The whole module; run as a script it makes inputs, launches, compares and times."""
-        head, rest = self.code.split(_END, 1)
-        told = ((name, not i, one.functions) for name, ways in self.everywhere for i, one in enumerate(ways))
-        return f"{head}\n\n{which_runs_where(self.code, told)}{_END}{rest}\n\n{self.standalone_main(self)}\n"
+        every = [(name, not i, one) for name, ways in self.everywhere for i, one in enumerate(ways)]
+        launches = (
+            Told(one.function, one.arguments, one.constants, {n: table.values for n, table in way.tables.items()})
+            for *_, way in every
+            for one in way.launches
+        )
+        outputs = {b.value for b in self.outputs}
+        # What one part leaves to another, in the order of ``between``.
+        left = dict.fromkeys(b.value for part in self.parts for b in part.outputs if b.value not in outputs)
+        head = docstring(
+            self.name, self.code, self.ops, self.metas, launches, ((name, first, way.functions) for name, first, way in every),
+            dict(zip((b.value for b in self.between), left, strict=True)),
+            "a result that no op reads" if self.template == "user_kernel" else "",
+        )  # fmt: skip
+        return f"{head}\n\n\n{self.code}\n\n{self.standalone_main(self)}\n"
 
     @property
     def nbytes(self) -> int:

@@ -18,7 +18,10 @@ from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import UNKNOWN, Meta
 
 MOST_OPS = 24
-"""The most ops in one group: beyond that, registers are the limit, not bandwidth."""
+"""The most ops in one group.
+
+A choice, to bound what a kernel takes to compile. Registers are not the limit: 23 ops, of them eight tanh with live results, take
+32 on sm_80 and sm_90 and 43 on sm_100, without spills (float32, triton 3.7.1)."""
 
 MAX_FULL_ARRAYS = 10
 """The most full-size arrays that one kernel reads and writes."""

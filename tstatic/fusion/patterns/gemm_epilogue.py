@@ -29,7 +29,9 @@ from tstatic.ir.traits import Activation, Redrawn
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 
 MOST_OPS = 12
-"""The most ops behind a product: beyond that, registers that hold its tile are the limit."""
+"""The most ops behind a product.
+
+A choice, to bound the search: products of the golden set have at most three (add, dropout, add)."""
 
 _ADDS = ("elementwise_add", "sum")
 _PHASE = OpRole.Backward | OpRole.Optimize

@@ -19,7 +19,9 @@ from tstatic.ir.traits import Softmax
 from tstatic.ir.types import UNKNOWN, Shape, numel
 
 MOST_OPS = 8
-"""The most ops between a product and the loss."""
+"""The most ops between a product and the loss.
+
+A choice, to bound the search; as many as between the products of an attention."""
 
 MATRIX, WIDE, ROW, WHOLE, SUM, EMPTY = "matrix", "wide", "row", "whole", "sum", "empty"
 """What a value is: the layer's input or its gradient, one row each; a row of classes each; a number per row; the same for all

@@ -17,7 +17,7 @@ from tstatic.errors import ProgramError, TstaticError
 from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, KernelParameter, Launch, Launches
 from tstatic.fusion.codegen.loops.lines import TYPES
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.text.emit import header, named
+from tstatic.fusion.codegen.text.emit import named
 from tstatic.fusion.codegen.text.reference import NoNameError, Reference
 from tstatic.fusion.codegen.text.script import standalone_main
 from tstatic.fusion.engine import Fused, Fusion, Log, Proposal, Proposals, apply
@@ -236,18 +236,19 @@ class UserKernel:
             launch = Launch(self.source.name, grid, tuple(arguments), constants, warps, tuple(types))
             return Launches((launch,), partials)
 
-        name = named(self.source.text, "user_kernel")
         read = [(str(e), metas[str(e)]) for e in op.inputs]
         written = [(str(e), m) for e, m in zip(op.outputs, found, strict=True) if e is not None and str(e) in needed]
         return Kernel(
-            name,
-            f"{header([op], name)}\n\n\n{self.source.text}\n",
+            named(self.source.text, "user_kernel"),
+            f"{self.source.text}\n",
             "user_kernel",
             tuple(parameters),
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in dict(read).items()),
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in written),
             plan,
             standalone_main([op], metas, self._exact),
+            ops=(op,),
+            metas=metas,
         )
 
     def _blocks(self, target: Target) -> dict[str, int]:

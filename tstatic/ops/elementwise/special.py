@@ -63,6 +63,7 @@ _POSITIVE = ValueRange(0.4, 4.0)
 
 # From 2.3 on: at 1 and 2 the logarithm is 0, where a relative error means nothing.
 unary_op("lgamma", "lgamma(x)", "dout * digamma(x)", "lgamma", amp="black", values=ValueRange(2.3, 6.0), ulps=16)
+# 3.0 ulps seen of digamma, 2.0 of polygamma.
 unary_op("digamma", "digamma(x)", "dout * polygamma(1, x)", "digamma", amp="black", values=_POSITIVE, ulps=64)
 
 
@@ -84,6 +85,7 @@ unary_op(
     values=ValueRange(-0.8, 0.8), ulps=16,
 )  # fmt: skip
 unary_op("i0", "i0(x)", "dout * i1(x)", "special.i0", amp="black", ulps=16, paddle=LOWER)
+# 649 ulps seen of the second gradient of i0e, 18 of that of i1e, 4.0 of the rest.
 unary_op("i0e", "i0e(x)", "dout * (i1e(x) - sign(x) * out)", "special.i0e", amp="black",
          values=ValueRange(0.3, 3.0), ulps=2048, paddle=LOWER)  # fmt: skip
 unary_op("i1", "i1(x)", "dout * (i0(x) - where(x == 0, 0.5, out / x))", "special.i1", amp="black",

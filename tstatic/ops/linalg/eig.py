@@ -96,6 +96,7 @@ register(OpDef(
     ),
     domain=Domain(
         cases=(Case(((3, 3),)), Case(((2, 2, 2),)), Case(((1, 1),)), Case(((0, 2, 2),))),
+        # 14 ulps seen of the gradient, whose conditioning explains up to 717.
         values={"X": ValueRange(-0.5, 0.5, regular=True)}, floats=FLOATS, others=COMPLEX, ulps=4096.0,
     ), onnx="ONNX does not decompose matrices",
 ))  # fmt: skip

@@ -44,7 +44,7 @@ from tstatic.target import Target
 S = TypeVar("S", BuildStrategy, ExecutionStrategy)
 _PLAIN_EXCHANGE = Exchange()
 ASSUMED = 16
-"""The size that an explanation assumes if the program leaves it open."""
+"""The size that an explanation assumes if the program leaves it open: a choice, small and a multiple of 16, as most batches are."""
 
 
 @dataclass(frozen=True, eq=False)

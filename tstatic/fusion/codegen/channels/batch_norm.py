@@ -16,7 +16,7 @@ from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, L
 from tstatic.fusion.codegen.loops.lines import LANGUAGE, Expression, Lines, Typed, Writer
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, LoopNest, build
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
-from tstatic.fusion.codegen.text.emit import TREE_SUM, header, helpers, in_fixed_order, module, named
+from tstatic.fusion.codegen.text.emit import TREE_SUM, helpers, in_fixed_order, module, named
 from tstatic.fusion.codegen.text.script import standalone_main
 from tstatic.ir.channels import ChannelTerms
 from tstatic.ir.expr import Node, variables
@@ -205,7 +205,7 @@ class _Module:
         plain = {n: node.args[0] for n, node in sums.items() if node.op == "csum"}
         moments = {node.op: n for n, node in sums.items() if node.op != "csum"}
         f = _Function(self, "statistics" if moments else "sums")
-        f.add(*self.extent.columns, *self.extent.rows_from("tl.program_id(1)"))
+        f.add(*self.extent.columns(f.sizes), *self.extent.rows_from("tl.program_id(1)"))
         f.tile({*results, *(v for node in sums.values() for v in variables(node))})
         f.store(results)
         found: list[Moments | PlainSums] = []
@@ -216,8 +216,8 @@ class _Module:
         for one in found:
             one.begin(f)
         # Stores come last: before the sums they would take a quarter more registers.
-        f.add(*self.extent.tiles([*f.in_tile, *(line for one in found for line in one.tile()), *f.stores]))
-        f.add(f"index = tl.program_id(1) * {self.extent.channels} + columns")
+        f.add(*self.extent.tiles(f.sizes, [*f.in_tile, *(line for one in found for line in one.tile()), *f.stores]))
+        f.add(f"index = tl.program_id(1) * {self.extent.named(f.sizes)[1]} + columns")
         for one in found:
             one.end(f)
         return f, found
@@ -226,10 +226,10 @@ class _Module:
         """Returns the function that puts the strips together; it writes everything with one value per channel."""
         f = _Function(self, "merge", ("strip", "strips"), MERGE)
         f.add(
-            *self.extent.columns,
+            *self.extent.columns(f.sizes),
             "which = tl.arange(0, STRIPS)[:, None]",
             "mask = (which < strips) & inside[None, :]",
-            f"index = which * {self.extent.channels} + columns[None, :]",
+            f"index = which * {self.extent.named(f.sizes)[1]} + columns[None, :]",
         )
         for one in sums:
             one.merge(f)
@@ -244,7 +244,7 @@ class _Module:
         """
         f = _Function(self, "kernel")
         which = "(tl.num_programs(1) - 1 - tl.program_id(1))" if second else "tl.program_id(1)"
-        f.add(*self.extent.columns, *self.extent.rows_from(which))
+        f.add(*self.extent.columns(f.sizes), *self.extent.rows_from(which))
         f.add(*(f"{name}_here = {f.read(*self.memory(name))}" for name in self.handed))
         if second:
             f.tile(self.results, self.handed, again=self.head)
@@ -253,7 +253,7 @@ class _Module:
             # stores them, so that no two programs write an address.
             f.tile({**self.results, **self.statistics}, mask="inside & (tl.program_id(1) == 0)")
         f.store(self.results)
-        f.add(*self.extent.tiles([*f.in_tile, *f.stores]))
+        f.add(*self.extent.tiles(f.sizes, [*f.in_tile, *f.stores]))
         return f
 
     def rounds(self, name: str, value: str) -> Typed:
@@ -282,18 +282,16 @@ class _Module:
         texts = in_fixed_order("\n\n\n".join(f.finished(f.integers, f.constants) for f in functions))
         if f"{TREE_SUM}(" in texts:
             self.used.add(TREE_SUM)
-        # The header is left out: it has the user's lines, and equal kernels must have equal names.
-        name = named(module("", helpers(self.used), texts), self.norm.type)
-        text = module(header(self.body, name), helpers(self.used), texts)
+        text = module(helpers(self.used), texts)
         operands = [p.operand for f in functions for p in f.pointers.values()]
         # One argument per value, however many functions of the module read it.
         read = dict.fromkeys(v for v in operands if v not in self.needed and not isinstance(v, KernelLocal))
         written = [v for op in self.body for v in op.writes() if v in self.needed]
         main = functions[-1]
         return Kernel(
-            name, text, self.norm.type, main.parameters(main.integers, main.constants),
+            named(text, self.norm.type), text, self.norm.type, main.parameters(main.integers, main.constants),
             tuple(map(self.buffer, read)), tuple(map(self.buffer, written)), plan,
-            standalone_main(self.told, self.metas),
+            standalone_main(self.told, self.metas), ops=tuple(self.body), metas=self.metas,
         )  # fmt: skip
 
     def buffer(self, value: str) -> KernelArgument:

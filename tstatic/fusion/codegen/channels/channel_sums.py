@@ -90,7 +90,8 @@ class Moments:
         self.extent, self.value, self.dtype, self.names = extent, value, dtype, names
 
     def begin(self, f: Function) -> None:
-        index = "columns" if self.extent.inner == 1 else f"columns * {self.extent.inner}"
+        _, _, inner = self.extent.named(f.sizes)
+        index = "columns" if self.extent.inner == 1 else f"columns * {inner}"
         first = "inside & (tl.program_id(1) == 0)"
         f.add(
             f"first = {f.read('x', self.value, self.dtype, index)}",
@@ -117,7 +118,7 @@ class Moments:
     def end(self, f: Function) -> None:
         real = LANGUAGE[f.compute.name]
         f.add(
-            f"count = tl.minimum({self.extent.rows} - begin, strip)",
+            f"count = tl.minimum({self.extent.named(f.sizes)[0]} - begin, strip)",
             # Row r of the tiles saw every ROWS-th row of the strip.
             f"n = ((count - tl.arange(0, ROWS) + (ROWS - 1)) // ROWS).to({real})[:, None]",
             # The places' sums are merged like strips are: each by its distance from the strip's mean.
@@ -130,8 +131,9 @@ class Moments:
         )
 
     def merge(self, f: Function) -> None:
-        rows, count, real = self.extent.rows, number(float(self.extent.rows), f.compute), LANGUAGE[f.compute.name]
-        strip = f"tl.minimum({rows} - which.to({self.extent.offset_type}) * strip, strip)"
+        values, _, _ = self.extent.named(f.sizes)
+        count, real = number(float(self.extent.rows), f.compute), LANGUAGE[f.compute.name]
+        strip = f"tl.minimum({values} - which.to({self.extent.offset_type}) * strip, strip)"
         f.add(
             f"shift = {f.read('p_shift', partial('shift'), f.compute)}",
             # 1 where there is no strip: its count may be 0, and the term below 0 * (0 / 0).

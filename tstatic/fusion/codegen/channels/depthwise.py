@@ -13,6 +13,7 @@ from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.text.emit import as_kernel
 from tstatic.fusion.codegen.text.reference import Reference
 from tstatic.fusion.codegen.text.script import standalone_main
+from tstatic.fusion.codegen.text.size_names import SizeNames
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.ops.conv._convolution import Window
@@ -62,10 +63,32 @@ class _Window:
     def taps(self) -> list[tuple[int, int]]:
         return [(i, j) for i in range(self.kernel[0]) for j in range(self.kernel[1])]
 
-    def offset(self, image: str, row: str, column: str, channel: str, small: bool) -> str:
-        """Returns offset of an element of the small (output) or large (input) side."""
+    def side(self, sizes: SizeNames, small: bool) -> tuple[str, str, str]:
+        """Returns the names of height, width and channels of the small (output) or large (input) side."""
         height, width = (self.oh, self.ow) if small else (self.h, self.w)
         count = self.channels * self.times if small else self.channels
+        name, what = ("OUT", "result") if small else ("IN", "input")
+        return (
+            sizes(f"{name}_HEIGHT", height, f"rows of an image of the {what}"),
+            sizes(f"{name}_WIDTH", width, f"columns of an image of the {what}"),
+            sizes(f"{name}_CHANNELS", count, f"channels of the {what}"),
+        )
+
+    def steps(self, sizes: SizeNames) -> tuple[str, str]:
+        """Returns the names of the strides down and to the right; "1" for none."""
+        down, right = self.strides
+        return (
+            sizes("STEP_DOWN", down, "the stride from row to row of the result") if down > 1 else "1",
+            sizes("STEP_RIGHT", right, "the stride from column to column") if right > 1 else "1",
+        )
+
+    def size(self, sizes: SizeNames) -> str:
+        """Returns the name of the number of places of the filter."""
+        return sizes("TAPS", len(self.taps), "places of the filter")
+
+    def offset(self, sizes: SizeNames, image: str, row: str, column: str, channel: str, small: bool) -> str:
+        """Returns offset of an element of the small (output) or large (input) side."""
+        height, width, count = self.side(sizes, small)
         if self.last:
             return f"(({image} * {height} + {row}) * {width} + {column}) * {count} + {channel}"
         return f"(({image} * {count} + {channel}) * {height} + {row}) * {width} + {column}"
@@ -119,41 +142,47 @@ class _Module:
         return made
 
     # ------------------------------------------------------------------------------------------------------- the parts
-    def places(self, height: int, width: int) -> list[str]:
-        """Returns lines that say which image, row and column the rows of a tile are."""
+    def places(self, f: Function, small: bool) -> list[str]:
+        """Returns lines that say which image, row and column of a side the rows of a tile are."""
+        height, width, _ = self.window.side(f.sizes, small)
         return [
-            f"image = rows // {height * width}",
+            f"image = rows // ({height} * {width})",
             f"down = rows // {width} % {height}",
             f"right = rows % {width}",
         ]
 
-    def sources(self) -> Iterator[tuple[int, int, str, str]]:
+    def sources(self, f: Function) -> Iterator[tuple[int, int, str, str]]:
         """Returns per place of the filter: row and column of the input for an output at ``down``, ``right``."""
         w = self.window
+        down, right = w.steps(f.sizes)
         for i, j in w.taps:
             yield (
                 i, j,
-                _linear("down", w.strides[0], i * w.dilations[0] - w.before[0]),
-                _linear("right", w.strides[1], j * w.dilations[1] - w.before[1]),
+                _linear("down", down, i * w.dilations[0] - w.before[0]),
+                _linear("right", right, j * w.dilations[1] - w.before[1]),
             )  # fmt: skip
 
     def loaded(self, f: Function, row: str, column: str) -> list[str]:
         """Returns lines that load ``relu(x)`` as ``a`` at a place that may lie in the padding."""
         w = self.window
         # Output channel c reads input channel c // times.
-        channel = "columns[None, :]" if w.times == 1 else f"columns[None, :] // {w.times}"
+        channel = "columns[None, :]" if w.times == 1 else f"columns[None, :] // {self.filters(f)}"
+        height, width, _ = w.side(f.sizes, small=False)
         self.used.add("_maximum")
         return [
             # Padding is 0 and relu(0) is 0, so what the mask hides needs no case of its own.
-            f"there = mask & ({row} >= 0) & ({row} < {w.h}) & ({column} >= 0) & ({column} < {w.w})",
-            f"source = {w.offset('image', row, column, channel, small=False)}",
+            f"there = mask & ({row} >= 0) & ({row} < {height}) & ({column} >= 0) & ({column} < {width})",
+            f"source = {w.offset(f.sizes, 'image', row, column, channel, small=False)}",
             f"a = _maximum({f.read('x', self.x, self.dtype, 'source', 'there')}, 0.0)",
         ]
 
+    def filters(self, f: Function) -> str:
+        """Returns the name of the number of filters of each channel."""
+        return f.sizes("FILTERS", self.window.times, "filters of each channel of the input")
+
     def weight(self, f: Function, i: int, j: int, channel: str = "columns") -> str:
-        size = self.window.kernel[0] * self.window.kernel[1]
         place = i * self.window.kernel[1] + j
-        index = channel if size == 1 else f"{channel} * {size} + {place}"
+        index = channel if len(self.window.taps) == 1 else f"{channel} * {self.window.size(f.sizes)} + {place}"
         return f.read("filters", self.filter, self.metas[self.filter].dtype, index)
 
     # --------------------------------------------------------------------------------------------------------- kernels
@@ -203,37 +232,39 @@ class _Module:
     def output(self) -> Function:
         """Writes ``out[o] = sum over the filter's places of relu(x) * filter``."""
         f = self.function("kernel", ("strip",), _TILE)
-        f.add(*self.inner.columns, *self.inner.rows_from("tl.program_id(1)"))
+        f.add(*self.inner.columns(f.sizes), *self.inner.rows_from("tl.program_id(1)"))
         # The filter is loaded once, before the loop over the strip's tiles.
         f.add(*(f"w{k} = {self.weight(f, i, j)}" for k, (i, j) in enumerate(self.window.taps)))
-        lines = [*self.places(self.window.oh, self.window.ow), f"total = tl.zeros((ROWS, COLUMNS), {self.real})"]
-        for k, (_, _, row, column) in enumerate(self.sources()):
+        lines = [*self.places(f, small=True), f"total = tl.zeros((ROWS, COLUMNS), {self.real})"]
+        for k, (_, _, row, column) in enumerate(self.sources(f)):
             lines += [*self.loaded(f, row, column), f"total += a * w{k}[None, :]"]
         lines.append(f.write("y", self.small, self.metas[self.small].dtype, "total", "offsets", "mask"))
-        f.add(*self.inner.tiles(lines))
+        f.add(*self.inner.tiles(f.sizes, lines))
         return f
 
     def input_gradient(self, dx: str) -> Function:
         """Writes ``dx = sum over the outputs that read x of dout * filter``, where x is above 0."""
         w = self.window
         f = self.function("kernel", ("strip",), _TILE)
-        f.add(*self.outer.columns, *self.outer.rows_from("tl.program_id(1)"))
-        lines = [*self.places(w.h, w.w), f"total = tl.zeros((ROWS, COLUMNS), {self.real})"]
+        f.add(*self.outer.columns(f.sizes), *self.outer.rows_from("tl.program_id(1)"))
+        lines = [*self.places(f, small=False), f"total = tl.zeros((ROWS, COLUMNS), {self.real})"]
+        height, width, _ = w.side(f.sizes, small=True)
+        down, right = w.steps(f.sizes)
         # x is read by ``times`` output channels at each tap: dx gathers from them, where a scatter would need atomics.
         for q in range(w.times):
-            channel = "columns" if w.times == 1 else f"(columns * {w.times} + {q})"
+            channel = "columns" if w.times == 1 else f"(columns * {self.filters(f)} + {q})"
             for k, (i, j) in enumerate(w.taps):
                 name = f"w{q * len(w.taps) + k}"
                 f.add(f"{name} = {self.weight(f, i, j, channel)}")
-                row, rest_row = _divided("down", w.before[0] - i * w.dilations[0], w.strides[0])
-                column, rest_column = _divided("right", w.before[1] - j * w.dilations[1], w.strides[1])
+                row, rest_row = _divided("down", w.before[0] - i * w.dilations[0], down)
+                column, rest_column = _divided("right", w.before[1] - j * w.dilations[1], right)
                 place = w.offset(
-                    "image", "to_row", "to_column", channel.replace("columns", "columns[None, :]"), small=True
+                    f.sizes, "image", "to_row", "to_column", channel.replace("columns", "columns[None, :]"), small=True
                 )
                 lines += [
                     f"to_row = {row}",
                     f"to_column = {column}",
-                    f"there = mask & (to_row >= 0) & (to_row < {w.oh}) & (to_column >= 0) & (to_column < {w.ow})"
+                    f"there = mask & (to_row >= 0) & (to_row < {height}) & (to_column >= 0) & (to_column < {width})"
                     + rest_row + rest_column,
                     f"source = {place}",
                     f"d = {f.read('dout', self.small, self.metas[self.small].dtype, 'source', 'there')}",
@@ -244,37 +275,38 @@ class _Module:
             f"a = {f.read('x', self.x, self.dtype, 'offsets', 'mask')}",
             f.write("dx", dx, self.metas[dx].dtype, "tl.where(a > 0, total, 0.0)", "offsets", "mask"),
         ]
-        f.add(*self.outer.tiles(lines))
+        f.add(*self.outer.tiles(f.sizes, lines))
         return f
 
     def filter_gradient(self, dw: str) -> tuple[Function, Function]:
         """Writes ``dfilter[i, j] = sum over outputs of dout * relu(x)``: by strip, then over strips in their order."""
         f = self.function("filters_sums", ("strip",), _TILE)
         size = len(self.window.taps)
-        f.add(*self.inner.columns, *self.inner.rows_from("tl.program_id(1)"))
+        f.add(*self.inner.columns(f.sizes), *self.inner.rows_from("tl.program_id(1)"))
         # One tile of sums per tap, added up over the rows once, after the loop.
         f.add(*(f"t{k} = tl.zeros((ROWS, COLUMNS), {self.real})" for k in range(size)))
         lines = [
-            *self.places(self.window.oh, self.window.ow),
+            *self.places(f, small=True),
             f"d = {f.read('dout', self.small, self.metas[self.small].dtype, 'offsets', 'mask')}",
         ]
-        for k, (_, _, row, column) in enumerate(self.sources()):
+        for k, (_, _, row, column) in enumerate(self.sources(f)):
             lines += [*self.loaded(f, row, column), f"t{k} += a * d"]
-        f.add(*self.inner.tiles(lines))
-        channels = self.inner.channels
+        f.add(*self.inner.tiles(f.sizes, lines))
+        _, channels, _ = self.inner.named(f.sizes)
         for k in range(size):
-            index = f"(tl.program_id(1) * {size} + {k}) * {channels} + columns"
+            index = f"(tl.program_id(1) * {self.window.size(f.sizes)} + {k}) * {channels} + columns"
             f.add(f.write("p_filter", FILTER, self.compute, f"tl.sum(t{k}, 0)", index))
         # Strips in a fixed order: the result does not depend on who is done first.
         g = self.function("filters_merge", ("strips",), ("STRIPS", "COLUMNS"))
         g.add(
-            *self.inner.columns, "which = tl.arange(0, STRIPS)[:, None]", "mask = (which < strips) & inside[None, :]"
+            *self.inner.columns(g.sizes), "which = tl.arange(0, STRIPS)[:, None]", "mask = (which < strips) & inside[None, :]"
         )  # fmt: skip
         dtype = self.metas[dw].dtype
+        taps = self.window.size(g.sizes)
         for k in range(size):
-            index = f"(which * {size} + {k}) * {channels} + columns[None, :]"
+            index = f"(which * {taps} + {k}) * {channels} + columns[None, :]"
             g.add(f"total = tl.sum({g.read('p_filter', FILTER, self.compute, index, 'mask')}, 0)")
-            g.add(g.write("dfilters", dw, dtype, "total", f"columns * {size} + {k}"))
+            g.add(g.write("dfilters", dw, dtype, "total", f"columns * {taps} + {k}"))
         return f, g
 
     def finish(self, template: str, plan: Callable[[Target], Launches]) -> Kernel:
@@ -286,7 +318,7 @@ class _Module:
         memory = self.arguments(ins), self.arguments(outs)
         parameters = main.parameters(integers, constants)
         text = standalone_main(self.body, self.metas, self.reference)
-        return as_kernel(template, self.body, functions, self.used, parameters, memory, plan, text)
+        return as_kernel(template, self.body, self.metas, functions, self.used, parameters, memory, plan, text)
 
     def arguments(self, values: Sequence[str]) -> tuple[KernelArgument, ...]:
         return tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in values)
@@ -329,16 +361,16 @@ def convolve(x, filters, dy, pads, strides, dilations, groups, last):
 '''.strip()
 
 
-def _linear(name: str, factor: int, offset: int) -> str:
+def _linear(name: str, factor: str, offset: int) -> str:
     """Returns ``name * factor + offset``, without what does nothing."""
-    text = name if factor == 1 else f"{name} * {factor}"
+    text = name if factor == "1" else f"{name} * {factor}"
     return text if offset == 0 else f"({text} {'+' if offset > 0 else '-'} {abs(offset)})"
 
 
-def _divided(name: str, offset: int, stride: int) -> tuple[str, str]:
+def _divided(name: str, offset: int, stride: str) -> tuple[str, str]:
     """Returns ``(name + offset) / stride``, and the condition that it is whole; the quotient counts where it is not negative."""
-    text = _linear(name, 1, offset)
-    if stride == 1:
+    text = _linear(name, "1", offset)
+    if stride == "1":
         return text, ""
     # Triton divides towards zero: a negative number without rest stays negative.
     return f"{text} // {stride}", f" & ({text} % {stride} == 0)"

@@ -10,6 +10,7 @@ from tstatic.fusion.codegen.kernel import KernelParameter, Launch, power_of_two
 from tstatic.fusion.codegen.loops.lines import LANGUAGE, TYPES, Typed
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.text.emit import function, stored
+from tstatic.fusion.codegen.text.size_names import SizeNames
 from tstatic.ir.types import DType, Meta, Shape
 from tstatic.target import Target
 
@@ -42,28 +43,37 @@ class Extent:
         """64-bit offsets unless the data is known to be small."""
         return "tl.int64" if self.rows * self.channels >= 1 << 30 else "tl.int32"
 
-    @property
-    def position(self) -> str:
-        """Offset of an element from ``rows`` and ``columns``."""
-        if self.inner == 1:
-            return f"rows * {self.channels} + columns[None, :]"
-        return f"(rows // {self.inner} * {self.channels} + columns[None, :]) * {self.inner} + rows % {self.inner}"
+    def named(self, sizes: SizeNames) -> tuple[str, str, str]:
+        """Returns the names of its rows, channels and runs in the text of a kernel."""
+        return (
+            sizes("VALUES", self.rows, "values of each channel"),
+            sizes("CHANNELS", self.channels, "how many channels there are"),
+            sizes("INNER", self.inner, "neighbours in memory that belong to one channel"),
+        )
 
-    @property
-    def columns(self) -> list[str]:
-        """Lines that say which channels a program owns."""
-        return ["columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)", f"inside = columns < {self.channels}"]
+    def position(self, sizes: SizeNames) -> str:
+        """Returns the offset of an element from ``rows`` and ``columns``."""
+        _, channels, inner = self.named(sizes)
+        if self.inner == 1:
+            return f"rows * {channels} + columns[None, :]"
+        return f"(rows // {inner} * {channels} + columns[None, :]) * {inner} + rows % {inner}"
+
+    def columns(self, sizes: SizeNames) -> list[str]:
+        """Returns lines that say which channels a program owns."""
+        _, channels, _ = self.named(sizes)
+        return ["columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)", f"inside = columns < {channels}"]
 
     def rows_from(self, program: str) -> list[str]:
         """Returns lines that say where a program's strip begins."""
         return [f"begin = {program}.to({self.offset_type}) * strip"]
 
-    def tiles(self, lines: Sequence[str]) -> list[str]:
+    def tiles(self, sizes: SizeNames, lines: Sequence[str]) -> list[str]:
         """Returns a loop over the tiles of a strip, which is a whole number of them."""
+        values, *_ = self.named(sizes)
         head = [
             "rows = (begin + start + tl.arange(0, ROWS))[:, None]",
-            f"mask = (rows < {self.rows}) & inside[None, :]",
-            f"offsets = {self.position}",
+            f"mask = (rows < {values}) & inside[None, :]",
+            f"offsets = {self.position(sizes)}",
         ]
         return ["for start in range(0, strip, ROWS):", *(f"    {line}" for line in (*head, *lines))]
 
@@ -153,7 +163,7 @@ def merging(extent: Extent, tiles: Tiling, target: Target) -> tuple[tuple[int, .
 
 
 class Function:
-    """A jitted function that is being written; pointers are added as they are met."""
+    """A jitted function that is being written; pointers and names of sizes are added as they are met."""
 
     def __init__(self, name: str, compute: DType, used: set[str]) -> None:
         self.name = name
@@ -161,6 +171,7 @@ class Function:
         self.used = used
         self.pointers: dict[str, KernelParameter] = {}
         self.lines: list[str] = []
+        self.sizes = SizeNames()
 
     def pointer(self, name: str, value: str, dtype: DType) -> str:
         """Names what stands behind a pointer; returns the name."""
@@ -186,7 +197,7 @@ class Function:
 
     def finished(self, integers: Sequence[str], constants: Sequence[str]) -> str:
         """Returns the text; integers and constants come after the pointers."""
-        return function(self.name, self.parameters(integers, constants), self.lines)
+        return function(self.name, self.parameters(integers, constants), self.lines, self.sizes)
 
     def parameters(self, integers: Sequence[str], constants: Sequence[str]) -> tuple[KernelParameter, ...]:
         return (

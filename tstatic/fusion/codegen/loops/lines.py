@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from tstatic.fusion.codegen.define import LoopBody
 from tstatic.fusion.codegen.loops.loop_nest import DRAW_ROW, CodegenUnsupported, LoopNest
 from tstatic.fusion.codegen.numerics import strict_numerics
+from tstatic.fusion.codegen.text.docstring import safe
 from tstatic.ir import expr
 from tstatic.ir.drawn import (
     BELOW,
@@ -56,8 +56,6 @@ _INTEGER_TOO = frozenset(
 _LOGIC = ("both", "either", "invert", "differ")
 # Characters of a text that stays inside of others: a longer one gets a line and a name, so that people can read the kernel.
 _LONG = 60
-# All but printable ASCII without quotes and backslashes.
-_UNSAFE = re.compile(r"[^ !#-&(-\[\]-~]")
 _COLUMN = Node("var", value=COLUMN)
 # As expressions write it: erf(x) + 1 is one function, since erf rounded to float32 keeps few digits of the sum near -1.
 _ONE = Node("const", value=1)
@@ -104,11 +102,6 @@ class Reduction:
 def nested(head: str, lines: Iterable[str]) -> list[str]:
     """Returns a statement (a loop, a function) and the lines inside it."""
     return [head, *(f"    {line}" for line in lines)]
-
-
-def safe(text: str) -> str:
-    """Returns what a comment may hold of a user's text: printable ASCII without quotes and backslashes."""
-    return _UNSAFE.sub("?", text)
 
 
 def number(value: bool | int | float, dtype: DType) -> str:
@@ -217,9 +210,8 @@ class Lines(Writer):
             for name in formula.inputs:
                 source = self.group.reads[index, name]
                 environment[name] = self.done[source] if isinstance(source, str) else self.loaded[source]
-            # The file's name and no more: equal programs in different folders have equal kernels.
-            where = f"{op.where[0].rsplit('/', 1)[-1]}:{op.where[1]}" if op.where else "unknown"
-            self.lines.append(safe(f"# {op.type}, {where}"))
+            # Its line in the user's program stands in the module's docstring: Triton's cache takes a comment for code.
+            self.lines.append(safe(f"# {op.type}"))
             if index in self.group.drawn:
                 environment |= self._drawn(self.group.drawn[index], formula)
             writer = Expression(self, environment, op.type)

@@ -40,7 +40,7 @@ class _Line:
 class _Passes:
     """Lines by name and level; sums that come with the maximum that they are taken under are ``online``."""
 
-    def __init__(self, lines: Lines, loads: Sequence[str], length: int) -> None:
+    def __init__(self, lines: Lines, loads: Sequence[str], length: str) -> None:
         # A look-up needs no pass: its column is computed by itself.
         self.picked = {name: made for name, made in lines.reductions.items() if made.at}
         self.reductions = {name: made for name, made in lines.reductions.items() if not made.at}
@@ -137,7 +137,7 @@ def _written(lines: Iterable[_Line]) -> list[str]:
     return done
 
 
-def _loop(length: int, body: Sequence[str], back: bool = False) -> list[str]:
+def _loop(length: str, body: Sequence[str], back: bool = False) -> list[str]:
     # From the last block back to the first: a pass before ended there, and those are the blocks that the L2 cache still has.
     first = [f"first = ({length} - 1) // COLUMNS * COLUMNS - behind"] if back else []
     inside = [
@@ -150,7 +150,7 @@ def _loop(length: int, body: Sequence[str], back: bool = False) -> list[str]:
     return nested(f"for {'behind' if back else 'first'} in range(0, {length}, COLUMNS):", inside)
 
 
-def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: int) -> list[str]:
+def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: str) -> list[str]:
     """Returns the body of a kernel whose program owns ``rows`` and goes over their columns in blocks.
 
     Sums and maxima of a pass see each element once; those that need their results come in the next pass, and the outputs in
@@ -161,7 +161,7 @@ def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: in
         lines: Of the group.
         loads: Lines that read its inputs.
         stores: Lines that write outputs with a value per element.
-        length: Elements of a row.
+        length: Text of the number of elements of a row.
     """
     found = _Passes(lines, loads, length)
     last = max((found.lines[name].level for name in found.reductions), default=0)

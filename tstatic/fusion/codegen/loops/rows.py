@@ -19,6 +19,7 @@ from tstatic.fusion.codegen.text.emit import (
     run_of,
     stored,
 )
+from tstatic.fusion.codegen.text.size_names import SizeNames
 from tstatic.target import Target
 
 LONGEST = 16384
@@ -39,7 +40,7 @@ _LEAST = 8
 """The fewest rows of each of them: the sums that it leaves are written and read once, like two more rows of float32."""
 
 
-def _index(group: LoopNest, operand: Operand) -> tuple[str, str]:
+def _index(group: LoopNest, operand: Operand, sizes: SizeNames) -> tuple[str, str]:
     """Returns offset and mask of an operand's elements."""
     assert group.inner is not None
     # Four cases: each element; one per row; one per column; any other broadcast, whose offset takes divisions.
@@ -47,10 +48,20 @@ def _index(group: LoopNest, operand: Operand) -> tuple[str, str]:
         return "offsets", "mask"
     outer, inside = operand.dims[: group.inner], operand.dims[group.inner :]
     if not any(inside):
-        return coordinates(group.iteration_space[: group.inner], replace(operand, dims=outer), "rows"), "row_mask"
+        return coordinates(
+            group.iteration_space[: group.inner], replace(operand, dims=outer), "rows", sizes
+        ), "row_mask"
     if all(inside) and not any(outer):
-        return "columns", f"columns < {math.prod(group.iteration_space[group.inner :])}"
-    return f"({coordinates(group.iteration_space, operand, 'offsets')})", "mask"
+        return "columns", f"columns < {_length(group, sizes)}"
+    return f"({coordinates(group.iteration_space, operand, 'offsets', sizes)})", "mask"
+
+
+def _length(group: LoopNest, sizes: SizeNames) -> str:
+    return sizes("LENGTH", math.prod(group.iteration_space[group.inner :]), "elements of a row")
+
+
+def _count(group: LoopNest, sizes: SizeNames) -> str:
+    return sizes("COUNT", group.rows, "how many rows there are")
 
 
 def check_sums(group: LoopNest) -> None:
@@ -75,38 +86,46 @@ def rows_kernel(group: LoopNest) -> Kernel:
     length, count = math.prod(group.iteration_space[group.inner :]), group.rows
     check_sums(group)
     run = run_of(group, length) if length <= LONGEST else 0
-    runs = [f"rows * {length} + runs, columns, {run}, False"] * len(group.drawings) if run else []
-    loads, lines = loaded(group, lambda operand: _index(group, operand), drawn_runs=runs)
+    sizes = SizeNames()
+    named, rows, neighbours = (
+        _length(group, sizes), _count(group, sizes), sizes("RUN", run, "neighbours whose random numbers are drawn together"),
+    )  # fmt: skip
+    runs = [f"rows * {named} + runs, columns, {neighbours}, False"] * len(group.drawings) if run else []
+    loads, lines = loaded(group, lambda operand: _index(group, operand, sizes), drawn_runs=runs)
     # The row does not fit into registers: several passes in blocks, out of the cache.
     if length > LONGEST:
-        return _long_rows(group, loads, lines)
+        return _long_rows(group, loads, lines, sizes)
     totals, stores, writes = [], [], []
     for operand in group.outputs:
         value = lines.done[operand.value]
         # Written in this launch; sums over rows are completed by a second one.
         if operand not in group.summed:
-            stores.append(_store(group, operand, lines))
+            stores.append(_store(group, operand, lines, sizes))
             continue
         total, cleared = sums.running(operand, value, "(COLUMNS,)")
         totals.append(cleared)
         stores.append(f"{total} += tl.sum(tl.where(mask, {value.text}, 0.0), 0)")
-        place = f"p_{operand.name} + tl.program_id(0) * {length} + tl.arange(0, COLUMNS)"
-        writes.append(f"tl.store({place}, {total}, mask=tl.arange(0, COLUMNS) < {length})")
-    # The length of a row is a number in the text: the compiler then knows which accesses are aligned.
+        place = f"p_{operand.name} + tl.program_id(0) * {named} + tl.arange(0, COLUMNS)"
+        writes.append(f"tl.store({place}, {total}, mask=tl.arange(0, COLUMNS) < {named})")
+    # The length of a row is a constant of the text: the compiler then knows which accesses are aligned.
     parameters = (*pointers_of(group), *sums.STRIP)
     tile = [
-        f"row_mask = (inside[:, None] < strip) & (rows < {count})",
-        f"mask = row_mask & (columns < {length})",
-        f"offsets = rows * {length} + columns",
+        f"row_mask = (inside[:, None] < strip) & (rows < {rows})",
+        f"mask = row_mask & (columns < {named})",
+        f"offsets = rows * {named} + columns",
     ]
     body = [
         "columns = tl.arange(0, COLUMNS)[None, :]",
-        *([f"runs = {run} * tl.arange(0, COLUMNS // {run})[None, :]"] if "_half_runs" in lines.used else []),
+        *(
+            [f"runs = {neighbours} * tl.arange(0, COLUMNS // {neighbours})[None, :]"]
+            if "_half_runs" in lines.used
+            else []
+        ),
         *totals,
         *sums.over_strip(0, offset_type(group), [*tile, *loads, *lines.lines, *stores]),
         *writes,
     ]
-    text = function("kernel", parameters, body)
+    text = function("kernel", parameters, body, sizes)
     if group.summed:
         # The text of `finish` names it, whatever the outputs' types are.
         lines.used.add("to_bf16")
@@ -140,23 +159,23 @@ def rows_kernel(group: LoopNest) -> Kernel:
     return assemble(group, "rows", parameters, lines.used, text, plan)
 
 
-def _store(group: LoopNest, operand: Operand, lines: Lines) -> str:
+def _store(group: LoopNest, operand: Operand, lines: Lines, sizes: SizeNames) -> str:
     """Returns the text that writes an output that is not a sum over rows."""
-    index, mask = _index(group, operand)
+    index, mask = _index(group, operand, sizes)
     value = stored(lines.done[operand.value], operand.dtype, lines.used)
     return f"tl.store({operand.name} + {index}, {value}, mask={mask})"
 
 
-def _long_rows(group: LoopNest, loads: list[str], lines: Lines) -> Kernel:
+def _long_rows(group: LoopNest, loads: list[str], lines: Lines, sizes: SizeNames) -> Kernel:
     """Returns the kernel of rows that are longer than what a program holds: it goes over them once per level of sums."""
-    length, count = math.prod(group.iteration_space[group.inner :]), group.rows
-    full = [_store(group, o, lines) for o in group.outputs if o.full]
-    per_row = [_store(group, o, lines) for o in group.outputs if not o.full]
+    count = group.rows
+    full = [_store(group, o, lines, sizes) for o in group.outputs if o.full]
+    per_row = [_store(group, o, lines, sizes) for o in group.outputs if not o.full]
     parameters = (*pointers_of(group), KernelParameter("ROWS", "constant"), KernelParameter("COLUMNS", "constant"))
     body = [
         f"rows = (tl.program_id(0).to({offset_type(group)}) * ROWS + tl.arange(0, ROWS))[:, None]",
-        f"row_mask = rows < {count}",
-        *row_blocks.passes(lines, loads, full, length),
+        f"row_mask = rows < {_count(group, sizes)}",
+        *row_blocks.passes(lines, loads, full, _length(group, sizes)),
         *per_row,
     ]
     pointers = operands(parameters)
@@ -168,4 +187,4 @@ def _long_rows(group: LoopNest, loads: list[str], lines: Lines) -> Kernel:
         constants = {"ROWS": tall, "COLUMNS": wide}
         return Launches((Launch("kernel", (-(-count // tall),), pointers, constants, num_warps=16),), {})
 
-    return assemble(group, "long_rows", parameters, lines.used, function("kernel", parameters, body), plan)
+    return assemble(group, "long_rows", parameters, lines.used, function("kernel", parameters, body, sizes), plan)

@@ -40,6 +40,7 @@ from tstatic.fusion.codegen.matrix.products import (
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.text.emit import as_kernel, drawing_table, function, rounds_apart
 from tstatic.fusion.codegen.text.script import standalone_main
+from tstatic.fusion.codegen.text.size_names import SizeNames
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import TINY, Target
@@ -88,7 +89,7 @@ class _Module:
         # Now: when the kernel is planned the flag may be another.
         self.separate = rounds_apart(self.used)
         kernel = as_kernel(
-            "gemm", self.body, text, self.used, self.parts[0].parameters, memory, self._planned,
+            "gemm", self.body, self.metas, text, self.used, self.parts[0].parameters, memory, self._planned,
             standalone_main(self.body, self.metas, numpy_products), self._inplace(),
         )  # fmt: skip
         return replace(kernel, alternatives=self._alternatives)
@@ -140,6 +141,7 @@ class _Part:
         made: What the library then makes: the product, or the sum.
         rest: What follows that, if it is not what follows the product.
         reads, writes: Values in memory.
+        sizes: Names of the product's sizes in the functions.
         parameters: Of its main function.
     """
 
@@ -154,6 +156,7 @@ class _Part:
     ) -> None:
         self.prefix = "second_" if index else ""
         self.product = product
+        self.sizes = SizeNames()
         self.strict = strict_numerics()
         self.used = used
         self.metas = metas
@@ -256,19 +259,20 @@ class _Part:
 
     def _product(self) -> str:
         """One tile of the product, or of a part of its depth."""
-        p = self.product
+        p, s = self.product, self.sizes
+        rows, columns, terms = p.named_rows(s), p.named_columns(s), p.named_depth(s)
         self.used.add("dot")
         wide = ".to(tl.int64)" if p.wide_offsets else ""
         if p.trans_a:
-            left, step_a = f"a + (begin + inner)[None, :]{wide} * {p.rows} + rows[:, None]", f"STEP * {p.rows}"
+            left, step_a = f"a + (begin + inner)[None, :]{wide} * {rows} + rows[:, None]", f"STEP * {rows}"
         else:
-            left, step_a = f"a + rows[:, None]{wide} * {p.depth} + (begin + inner)[None, :]", "STEP"
+            left, step_a = f"a + rows[:, None]{wide} * {terms} + (begin + inner)[None, :]", "STEP"
         if p.trans_b:
-            right, step_b = f"b + columns[None, :]{wide} * {p.depth} + (begin + inner)[:, None]", "STEP"
+            right, step_b = f"b + columns[None, :]{wide} * {terms} + (begin + inner)[:, None]", "STEP"
         else:
             right, step_b = (
-                f"b + (begin + inner)[:, None]{wide} * {p.columns} + columns[None, :]",
-                f"STEP * {p.columns}",
+                f"b + (begin + inner)[:, None]{wide} * {columns} + columns[None, :]",
+                f"STEP * {columns}",
             )
         head = (
             f"def {self.prefix}product(a, b, block, begin, "
@@ -276,8 +280,8 @@ class _Part:
         )
         body = [
             "# Beyond the last row and column the first ones are read again: loads need no mask, and nothing is stored there.",
-            f"rows = (block[0] * ROWS + tl.arange(0, ROWS)) % {p.rows}",
-            f"columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS)) % {p.columns}",
+            f"rows = (block[0] * ROWS + tl.arange(0, ROWS)) % {rows}",
+            f"columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS)) % {columns}",
             "inner = tl.arange(0, STEP)",
             f"left = {left}",
             f"right = {right}",
@@ -286,7 +290,7 @@ class _Part:
             "    if WHOLE:",
             "        total = dot(tl.load(left), tl.load(right), total)",
             "    else:",
-            f"        inside = inner < {p.depth} - begin - start",
+            f"        inside = inner < {terms} - begin - start",
             "        first = tl.load(left, mask=inside[None, :], other=0)",
             "        second = tl.load(right, mask=inside[:, None], other=0)",
             "        total = dot(first, second, total)",
@@ -294,13 +298,13 @@ class _Part:
             f"    right += {step_b}",
             "return total",
         ]
-        return "\n".join(["@triton.jit", *nested(head, body)])
+        return "\n".join(["@triton.jit", *nested(head, s.defined(body))])
 
     def _block(self) -> list[str]:
         """Lines that say which tile a program has."""
-        p = self.product
+        rows, columns = self.product.named_rows(self.sizes), self.product.named_columns(self.sizes)
         return [
-            f"tall, wide = tl.cdiv({p.rows}, ROWS), tl.cdiv({p.columns}, COLUMNS)",
+            f"tall, wide = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)",
             "program = tl.program_id(0)",
             "block = tl.swizzle2d(program // wide, program % wide, tall, wide, GROUP)",
         ]
@@ -312,12 +316,12 @@ class _Part:
             f"total = {self.prefix}product(a, b, block, 0, depth, ROWS, COLUMNS, STEP, WHOLE)",
             f"{self.tail.function}({self.tail.passed})",
         ]
-        return function(name, self.parameters, body)
+        return function(name, self.parameters, body, self.sizes)
 
     def _part(self) -> str:
         """A part of the depth, to memory."""
-        p = self.product
-        wide = ".to(tl.int64)" if p.wide_offsets else ""
+        count, length = self.product.named_rows(self.sizes), self.product.named_columns(self.sizes)
+        wide = ".to(tl.int64)" if self.product.wide_offsets else ""
         parameters = (
             *self.parameters[:2],
             KernelParameter("parts", "pointer", TYPES[self.compute.name], self._parts),
@@ -328,10 +332,10 @@ class _Part:
             f"total = {self.prefix}product(a, b, block, tl.program_id(1) * depth, depth, ROWS, COLUMNS, STEP, WHOLE)",
             f"rows = (block[0]{wide} * ROWS + tl.arange(0, ROWS))[:, None]",
             "columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS))[None, :]",
-            f"offsets = tl.program_id(1){wide} * {p.rows * p.columns} + rows * {p.columns} + columns",
-            f"tl.store(parts + offsets, total, mask=(rows < {p.rows}) & (columns < {p.columns}))",
+            f"offsets = tl.program_id(1){wide} * ({count} * {length}) + rows * {length} + columns",
+            f"tl.store(parts + offsets, total, mask=(rows < {count}) & (columns < {length}))",
         ]
-        return function(f"{self.prefix}part", parameters, body)
+        return function(f"{self.prefix}part", parameters, body, self.sizes)
 
     @property
     def _parts(self) -> KernelLocal:
@@ -346,21 +350,22 @@ class _Part:
 
     def _combine(self, name: str, tail: Tail) -> str:
         """The sum of all parts, in their order, or what the library made; and what follows."""
-        p = self.product
+        count, length = self.product.named_rows(self.sizes), self.product.named_columns(self.sizes)
         self.used.add("wide")
-        wide = ".to(tl.int64)" if p.wide_offsets else ""
+        wide = ".to(tl.int64)" if self.product.wide_offsets else ""
         body = [
-            f"block = tl.program_id(0) // tl.cdiv({p.columns}, COLUMNS), tl.program_id(0) % tl.cdiv({p.columns}, COLUMNS)",
+            f"block = tl.program_id(0) // tl.cdiv({length}, COLUMNS), tl.program_id(0) % tl.cdiv({length}, COLUMNS)",
             f"rows = (block[0]{wide} * ROWS + tl.arange(0, ROWS))[:, None]",
             "columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS))[None, :]",
-            f"inside = (rows < {p.rows}) & (columns < {p.columns})",
-            f"places = rows * {p.columns} + columns",
+            f"inside = (rows < {count}) & (columns < {length})",
+            f"places = rows * {length} + columns",
             "total = wide(tl.load(parts + places, mask=inside, other=0))",
             "for part in range(1, PARTS):",
-            f"    total += wide(tl.load(parts + part{wide} * {p.rows * p.columns} + places, mask=inside, other=0))",
+            f"    total += wide(tl.load(parts + part{wide} * ({count} * {length}) + places, mask=inside, other=0))",
             f"{tail.function}({tail.passed})",
         ]
-        return function(f"{self.prefix}{name}", self._combine_parameters(self._parts, self.compute, tail), body)
+        parameters = self._combine_parameters(self._parts, self.compute, tail)
+        return function(f"{self.prefix}{name}", parameters, body, self.sizes)
 
     # ------------------------------------------------------------------------------------------------------------ launches
     def ways(self, target: Target) -> Iterator[Launches]:

@@ -10,6 +10,7 @@ from tstatic.fusion.codegen.loops.lines import TYPES, Typed, nested
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, LoopNest, Operand
 from tstatic.fusion.codegen.matrix.products import Product
 from tstatic.fusion.codegen.text.emit import coordinates, loaded, pointers_of, stored
+from tstatic.fusion.codegen.text.size_names import SizeNames
 from tstatic.ir.frozen import FrozenOp
 
 
@@ -111,27 +112,28 @@ class Tail:
                 return cut
         return None
 
-    def _index(self, operand: Operand) -> tuple[str, str]:
+    def _index(self, operand: Operand, sizes: SizeNames) -> tuple[str, str]:
         """Returns offset and mask of an operand's elements on a tile."""
         assert self.group is not None
         if operand.full:
             return "offsets", "mask"
         if self.per_column(operand):
-            return "columns", f"columns < {self.product.columns}"
+            return "columns", f"columns < {self.product.named_columns(sizes)}"
         cut = self._cut()
         if cut is not None and all(operand.dims[:cut]) and not any(operand.dims[cut:]):
-            return "rows", f"rows < {self.product.rows}"
-        return f"({coordinates(self.group.iteration_space, operand, 'offsets')})", "mask"
+            return "rows", f"rows < {self.product.named_rows(sizes)}"
+        return f"({coordinates(self.group.iteration_space, operand, 'offsets', sizes)})", "mask"
 
     def text(self, used: set[str]) -> str:
         """Returns the function; adds what it needs of the prelude to ``used``."""
-        p = self.product
+        p, sizes = self.product, SizeNames()
+        count, length = p.named_rows(sizes), p.named_columns(sizes)
         wide = ".to(tl.int64)" if p.wide_offsets else ""
         body = [
             f"rows = (block[0]{wide} * ROWS + tl.arange(0, ROWS))[:, None]",
             "columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS))[None, :]",
-            f"mask = (rows < {p.rows}) & (columns < {p.columns})",
-            f"offsets = rows * {p.columns} + columns",
+            f"mask = (rows < {count}) & (columns < {length})",
+            f"offsets = rows * {length} + columns",
         ]
         # What comes from memory is rounded already; a tile in registers is not.
         total = Typed("total", p.dtype.compute, p.dtype if p.dtype.is_low and not self.read else None)
@@ -146,9 +148,10 @@ class Tail:
             eights: list[str] = []
             # Halves of eight neighbours in a row are drawn together.
             if p.columns % 8 == 0 and drawings and all(one.operand.full for one in drawings):
-                body.append("eights = (block[1] * COLUMNS + 8 * tl.arange(0, COLUMNS // 8))[None, :]")
-                eights = [f"rows * {p.columns} + eights, columns, 8, False"] * len(drawings)
-            loads, lines = loaded(self.group, self._index, {self.value: total}, drawn_runs=eights)
+                run = sizes("RUN", 8, "neighbours whose random numbers are drawn together")
+                body.append(f"eights = (block[1] * COLUMNS + {run} * tl.arange(0, COLUMNS // {run}))[None, :]")
+                eights = [f"rows * {length} + eights, columns, {run}, False"] * len(drawings)
+            loads, lines = loaded(self.group, lambda o: self._index(o, sizes), {self.value: total}, drawn_runs=eights)
             used |= lines.used
             body += [*loads, *lines.lines]
             for operand in self.group.outputs:
@@ -157,10 +160,10 @@ class Tail:
                     text = stored(value, operand.dtype, used)
                     body.append(f"tl.store({operand.name} + offsets, {text}, mask=mask)")
                 else:
-                    place = f"p_{operand.name} + block[0] * {p.columns} + columns"
+                    place = f"p_{operand.name} + block[0] * {length} + columns"
                     # Beyond the edges are numbers that must not count; a further launch adds the blocks' sums.
                     added = f"tl.sum(tl.where(mask, {value.text}, 0.0), 0)[None, :]"
-                    body.append(f"tl.store({place}, {added}, mask=columns < {p.columns})")
+                    body.append(f"tl.store({place}, {added}, mask=columns < {length})")
         names = ", ".join(("total", "block", *(q.name for q in self.pointers)))
         head = f"def {self.function}({names}, ROWS: tl.constexpr, COLUMNS: tl.constexpr):"
-        return "\n".join(["@triton.jit", *nested(head, body)])
+        return "\n".join(["@triton.jit", *nested(head, sizes.defined(body))])

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from tstatic.fusion.codegen.kernel import Matrices, steps_of
 from tstatic.fusion.codegen.text.reference import Reference
+from tstatic.fusion.codegen.text.size_names import SizeNames, product_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import EMPTY, GRAD
 from tstatic.ir.types import Meta, Shape
@@ -127,20 +128,32 @@ def operand(op: FrozenOp) -> str | None:
     return entry if isinstance(entry, str) else None
 
 
-def batch_offset(layout: Layout, batch: str) -> str:
-    """Returns the text of the offset of the first element of a batch."""
-    sizes, strides = layout.shape[:-2], layout.strides[:-2]
-    outer = [(n, s) for n, s in zip(sizes, strides, strict=True) if n > 1]
-    start = f"{layout.offset} + " if layout.offset else ""
+def batch_offset(layout: Layout, batch: str, sizes: SizeNames, name: str, what: str) -> str:
+    """Returns the text of the offset of the first element of a batch.
+
+    Args:
+        layout: Where the matrices lie.
+        batch: Text of the batch's number.
+        sizes: Gets the names of its sizes and strides, which begin with
+        name: this, in capitals,
+        what: and are those of this.
+    """
+    outer = [(n, s) for n, s in zip(layout.shape[:-2], layout.strides[:-2], strict=True) if n > 1]
+    start = f"{sizes(f'{name}_START', layout.offset, f'where {what} begin')} + " if layout.offset else ""
     # One stride where all lie at one distance.
     if all(s == n * t for (_, s), (n, t) in pairwise(outer)):
-        return f"{start}{batch} * {outer[-1][1] if outer else layout.shape[-2] * layout.strides[-2]}"
+        step = outer[-1][1] if outer else layout.shape[-2] * layout.strides[-2]
+        return f"{start}{batch} * {sizes(f'{name}_BATCH', step, f'elements from batch to batch of {what}')}"
     terms: list[str] = []
-    own = 1
+    inner: list[str] = []
+    # Axes of the batches, the innermost first.
     for place, (n, s) in enumerate(reversed(outer)):
-        index = f"{batch} // {own}" if own > 1 else batch
-        terms.insert(0, f"{index} * {s}" if place == len(outer) - 1 else f"{index} % {n} * {s}")
-        own *= n
+        axis = len(outer) - 1 - place
+        index = f"{batch} // {product_of(inner)}" if inner else batch
+        size = sizes(f"{name}_SIZE_{axis}", n, f"size of axis {axis} of the batches of {what}")
+        stride = sizes(f"{name}_STEP_{axis}", s, "elements from index to index of that axis")
+        terms.insert(0, f"{index} * {stride}" if axis == 0 else f"{index} % {size} * {stride}")
+        inner.insert(0, size)
     return f"{start}{' + '.join(terms)}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, LoopNest, Operand
 from tstatic.fusion.codegen.text.reference import Reference
+from tstatic.fusion.codegen.text.size_names import SizeNames
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import GRAD, OpDef, op_def
 from tstatic.ir.traits import MultipliesMatrices
@@ -50,6 +51,18 @@ class Product:
             self.columns,
         )
         return all(size * self.dtype.itemsize % 16 == 0 for size in inner)
+
+    def named_rows(self, sizes: SizeNames) -> str:
+        """Returns the name of the number of rows in the text of a kernel."""
+        return sizes("OUT_ROWS", self.rows, "rows of the product")
+
+    def named_columns(self, sizes: SizeNames) -> str:
+        """Returns the name of the number of columns."""
+        return sizes("OUT_COLUMNS", self.columns, "columns of the product")
+
+    def named_depth(self, sizes: SizeNames) -> str:
+        """Returns the name of the depth."""
+        return sizes("TERMS", self.depth, "terms of each sum of the product: its depth")
 
 
 def is_product(definition: OpDef) -> bool:

@@ -19,7 +19,7 @@ from tstatic.fusion.codegen.kernel import (
 )
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.matrix.products import multiplies
-from tstatic.fusion.codegen.text.emit import header, helpers, module, named, prelude_functions
+from tstatic.fusion.codegen.text.emit import helpers, module, named, prelude_functions
 from tstatic.fusion.codegen.text.reference import Rule
 from tstatic.fusion.codegen.text.script import Fitting, standalone_main
 from tstatic.ir.frozen import FrozenOp
@@ -54,9 +54,7 @@ def compose(
         text, called = _renamed(part.code, number)
         functions.append(text)
         used |= called
-    own = helpers(used)
-    texts = "\n\n\n".join(functions)
-    name = named(module("", own, texts), "composite")
+    text = module(helpers(used), "\n\n\n".join(functions))
     written = {b.value: b for part in parts for b in part.outputs}
     assert {*needed} <= written.keys(), "no part writes what is needed"
     between = {v: b for v, b in written.items() if v not in needed}
@@ -99,9 +97,10 @@ def compose(
             if buffer.value not in written and (known is None or known.count < buffer.count):
                 read[buffer.value] = buffer
     return Kernel(
-        name, module(header(body, name), own, texts), "composite", (), tuple(read.values()),
+        named(text, "composite"), text, "composite", (), tuple(read.values()),
         tuple(written[v] for v in needed), plan, standalone_main(body, metas, rule, fitting), _inplace(parts, read, needed),
         alternatives, tuple(parts), joined, tuple(replace(b, value=names[v]) for v, b in between.items()),
+        ops=tuple(body), metas=metas,
     )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tstatic.fusion.codegen.define import Draw, LoopBody, define, define_channels
-from tstatic.fusion.codegen.loops.lines import _bare, number, safe
+from tstatic.fusion.codegen.loops.lines import _bare, number
+from tstatic.fusion.codegen.text.docstring import safe
 from tstatic.ir import expr
 from tstatic.ir.drawn import (
     BELOW,

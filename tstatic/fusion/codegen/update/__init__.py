@@ -27,7 +27,17 @@ from tstatic.fusion.codegen.loops.lines import LANGUAGE, TYPES, Typed, Writer, n
 from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.text.emit import as_kernel, function, stored
 from tstatic.fusion.codegen.text.script import Parts, bounds, entry, script
-from tstatic.fusion.codegen.update.segmenting import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
+from tstatic.fusion.codegen.update.segmenting import (
+    ADDRESSES,
+    BLOCKS,
+    FIND,
+    HELPER,
+    STEP,
+    TABLES,
+    segments,
+    table,
+    table_sizes,
+)
 from tstatic.ir.expr import Node
 from tstatic.ir.formula import to_python
 from tstatic.ir.frozen import FrozenOp
@@ -76,6 +86,7 @@ class _Update:
         self.slots = [n for n, entry in slots if entry is not None]
         self.inputs = {s.name for s in definition.inputs}
         self.used: set[str] = set()
+        self.sizes = table_sizes()
         self.master = self.given("MasterParam")
         self.skip = self.given("SkipUpdate")
         self.compute = self.dtype("MasterParam" if self.master else "Param").compute
@@ -131,9 +142,23 @@ class _Update:
             streams.append(_Stream("Param", "rounded" if self.master else "param", self.dtype("Param")))
         return streams
 
-    def place(self, slot: str) -> int:
-        """Returns where an address stands in a tensor's row."""
-        return self.row.index(slot)
+    def place(self, slot: str) -> str:
+        """Returns the name of where an address stands in a tensor's row."""
+        return self.sizes(
+            f"{slot.upper()}_AT", self.row.index(slot), f"where the address of {slot} stands in a tensor's row"
+        )
+
+    def named_row(self) -> str:
+        """Returns the name of the number of addresses of a tensor."""
+        return self.sizes("ADDRESSES", len(self.row), "addresses of each tensor: its row")
+
+    def named_numbers(self) -> str:
+        """Returns the name of how many numbers the update of a tensor has."""
+        return self.sizes("NUMBERS", len(self.numbers), "numbers of each tensor's update")
+
+    def named_number(self, name: str) -> str:
+        """Returns the name of where one of them stands."""
+        return self.sizes(f"{name.upper()}_AT", list(self.numbers).index(name), f"where {name} stands among them")
 
     def parameters(self) -> tuple[KernelParameter, ...]:
         found = [*TABLES]
@@ -150,20 +175,20 @@ class _Update:
 
     def kernel(self) -> str:
         """Returns the launch over all elements."""
-        kind = LANGUAGE[self.compute.name]
+        kind, each = LANGUAGE[self.compute.name], self.named_row()
         body = [
             *FIND,
-            f"row = addresses + tl.load(block) * {len(self.row)}",
-            f"start = tl.multiple_of(tl.load(block + 1), {STEP})",
+            f"row = addresses + tl.load(block) * {each}",
+            "start = tl.multiple_of(tl.load(block + FIRST), PADDED_TO)",
             "offsets = tl.arange(0, BLOCK)",
-            "own = offsets < tl.load(block + 2).to(tl.int32)",
-            "touched = tl.where(tl.load(stopped) != 0, 0, tl.load(block + 3).to(tl.int32))",
+            "own = offsets < tl.load(block + OWN).to(tl.int32)",
+            "touched = tl.where(tl.load(stopped) != 0, 0, tl.load(block + TOUCHED).to(tl.int32))",
             # The bound is a multiple of 16 and the compiler knows it: accesses stay 16 bytes wide at a tensor's end.
-            f"mask = offsets < tl.multiple_of(touched, {STEP})",
+            "mask = offsets < tl.multiple_of(touched, PADDED_TO)",
         ]
         if self.prepared:
-            body.append(f"numbers += tl.load(block) * {len(self.numbers)}")
-            body += [f"{name} = tl.load(numbers + {i})" for i, name in enumerate(self.numbers)]
+            body.append(f"numbers += tl.load(block) * {self.named_numbers()}")
+            body += [f"{name} = tl.load(numbers + {self.named_number(name)})" for name in self.numbers]
         else:
             body += [f"{name} = tl.load(learning_rate).to({kind})" for name in self.numbers]
         if self.skip:
@@ -191,7 +216,7 @@ class _Update:
                 new = f"tl.where(skipped, {old}, {new})"
             body.append(f"at_{s.name} = {self.pointer(s)} + start")
             body.append(f"tl.store(at_{s.name} + offsets, {new}, mask=mask)")
-        return function("kernel", self.parameters(), body)
+        return function("kernel", self.parameters(), body, self.sizes)
 
     def scaled(self) -> list[str]:
         """Returns the product of gradient and factor, rounded as the gradient's type holds it."""
@@ -206,7 +231,7 @@ class _Update:
     def pointer(self, stream: _Stream) -> str:
         """Returns the text of where a stream's tensor begins; memory of plans and scopes is aligned to 16 bytes and more."""
         address = f"tl.load(row + {self.place(stream.slot)})"
-        return f"tl.multiple_of({address}.to(tl.pointer_type({LANGUAGE[stream.dtype.name]})), 16)"
+        return f"tl.multiple_of({address}.to(tl.pointer_type({LANGUAGE[stream.dtype.name]})), ALIGNED)"
 
     def pointers(self, stream: _Stream, slot: str) -> str:
         """Returns the text of where a slot of several tensors lies."""
@@ -229,8 +254,8 @@ class _Update:
         body = [
             "tensor = tl.program_id(0) * TENSORS + tl.arange(0, TENSORS)",
             "mask = tensor < count",
-            f"row = addresses + tensor * {len(self.row)}",
-            f"numbers += tensor * {len(self.numbers)}",
+            f"row = addresses + tensor * {self.named_row()}",
+            f"numbers += tensor * {self.named_numbers()}",
             "learningrate = tl.load(learning_rate).to(tl.float64)",
         ]
         names = {"learningrate": Typed("learningrate", float64)}
@@ -246,15 +271,16 @@ class _Update:
             own[s.name] = Typed(f"old_{s.name}", s.dtype)
             names[s.name] = Typed(s.name, float64)
         writer = Writer()
-        for i, (name, node) in enumerate(self.numbers.items()):
+        for name, node in self.numbers.items():
             writer.add(name, node, names, self.first.type)
-            writer.lines.append(f"tl.store(numbers + {i}, {name}.to({LANGUAGE[self.compute.name]}), mask=mask)")
+            kept = f"{name}.to({LANGUAGE[self.compute.name]})"
+            writer.lines.append(f"tl.store(numbers + {self.named_number(name)}, {kept}, mask=mask)")
         for s in self.moved:
             writer.add(f"new_{s.name}", self.formula.moved[s.slot], own, self.first.type)
             new = f"tl.where(tl.load(skip) != 0, old_{s.name}, new_{s.name})" if self.skip else f"new_{s.name}"
             writer.lines += [f"at = {self.pointers(s, s.slot)}", f"tl.store(at, {new}, mask=moves)"]
         self.used |= writer.used
-        return function("prepare", tuple(parameters), [*body, *writer.lines])
+        return function("prepare", tuple(parameters), [*body, *writer.lines], self.sizes)
 
     def prepare_types(self) -> tuple[str, ...]:
         """Returns Triton's types of the arguments of ``prepare``."""
@@ -360,6 +386,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
     return as_kernel(
         "update",
         body,
+        metas,
         functions,
         update.used,
         parameters,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.fusion.codegen.kernel import KernelLocal, KernelParameter, Table
+from tstatic.fusion.codegen.text.size_names import SizeNames
 
 STEP = 16
 """Tensors in memory of plans and flat buffers may be read up to a multiple of this, so that accesses are wide."""
@@ -19,9 +20,22 @@ TABLES = KernelParameter("addresses", "pointer", "i64", ADDRESSES), KernelParame
 
 FIND = (
     "# A block: its tensor, its first element there, how many are its own, and how many may be touched.",
-    "block = blocks + tl.program_id(0).to(tl.int64) * 4",
+    "block = blocks + tl.program_id(0).to(tl.int64) * BLOCK_NUMBERS",
 )
 """The first lines of such a function."""
+
+
+def table_sizes() -> SizeNames:
+    """Returns the names by which functions over many tensors find a number in a table, and of what they know of memory."""
+    sizes = SizeNames()
+    sizes("BLOCK_NUMBERS", 4, "numbers of a block in the table of blocks")
+    sizes("FIRST", 1, "where its first element stands")
+    sizes("OWN", 2, "where the number of its own elements stands")
+    sizes("TOUCHED", 3, "where the number of elements that may be touched stands")
+    sizes("PADDED_TO", STEP, "elements of a multiple of which tensors' memory may be read")
+    sizes("ALIGNED", 16, "bytes of a multiple of which tensors begin")
+    return sizes
+
 
 HELPER = '''
 def blocks(most, step):

@@ -26,7 +26,18 @@ from tstatic.fusion.codegen.loops.loop_nest import CodegenUnsupported, LoopNest,
 from tstatic.fusion.codegen.text.emit import as_kernel, function, loaded, stored
 from tstatic.fusion.codegen.text.reference import NoNameError, Reference
 from tstatic.fusion.codegen.text.script import Parts, bounds, entry, script, wrapped
-from tstatic.fusion.codegen.update.segmenting import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
+from tstatic.fusion.codegen.text.size_names import SizeNames
+from tstatic.fusion.codegen.update.segmenting import (
+    ADDRESSES,
+    BLOCKS,
+    FIND,
+    HELPER,
+    STEP,
+    TABLES,
+    segments,
+    table,
+    table_sizes,
+)
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
@@ -50,8 +61,8 @@ def _address(dtype: DType, name: str) -> list[str]:
     """Returns the lines that say where a block of a tensor of a type begins."""
     pointer = f"tl.pointer_type({LANGUAGE[dtype.name]})"
     return [
-        f"{name} = tl.multiple_of(tl.load(addresses + tl.load(block)).to({pointer}), 16)",
-        f"{name} += tl.multiple_of(tl.load(block + 1), {STEP})",
+        f"{name} = tl.multiple_of(tl.load(addresses + tl.load(block)).to({pointer}), ALIGNED)",
+        f"{name} += tl.multiple_of(tl.load(block + FIRST), PADDED_TO)",
     ]
 
 
@@ -64,7 +75,7 @@ def _reads(dtypes: Sequence[DType], compute: DType) -> list[str]:
     """Returns the lines that read a block of a tensor of one of these types."""
     tile = [
         "offsets = tl.arange(0, BLOCK)",
-        f"mask = offsets < tl.multiple_of(tl.load(block + 3).to(tl.int32), {STEP})",
+        "mask = offsets < tl.multiple_of(tl.load(block + TOUCHED).to(tl.int32), PADDED_TO)",
     ]
     if len(dtypes) == 1:
         return [*_address(dtypes[0], "at"), *tile, _load(dtypes[0], compute, "at")]
@@ -85,9 +96,10 @@ def _functions(dtypes: Sequence[DType], compute: DType) -> str:
             *FIND,
             *_reads(dtypes, compute),
             # Loads reach into the padding, for full width; what lies there need not be zero.
-            "x = tl.where(offsets < tl.load(block + 2).to(tl.int32), x, 0.0)",
+            "x = tl.where(offsets < tl.load(block + OWN).to(tl.int32), x, 0.0)",
             "tl.store(partials + tl.program_id(0), tl.sum(x * x, 0))",
         ],
+        table_sizes(),
     )
     # One sum per tensor first, then these in the given order: as the ops add them. One program per tensor, as tensors have
     # from one block to thousands.
@@ -139,15 +151,16 @@ class _Total:
 
     def function(self, used: set[str]) -> str:
         """Returns the text; one program and no atomics: the order of additions is always the same."""
-        names = "sums", *(o.name for o in (*self.inputs, *self.outputs))
+        names, sizes = ("sums", *(o.name for o in (*self.inputs, *self.outputs))), SizeNames()
+        many = sizes("AT_ONCE", 8, "loads that do not wait for each other")
         body = [
             # All values are blocks of one element, as functions of the prelude take them.
             "offsets = tl.arange(0, 1)",
             "mask = offsets < 1",
             "result = tl.load(sums + offsets)",
-            "for first in range(1, count, 8):",
-            "    # In the tensors' order; the loads of eight do not wait for each other.",
-            "    for i in tl.static_range(8):",
+            f"for first in range(1, count, {many}):",
+            "    # In the tensors' order.",
+            f"    for i in tl.static_range({many}):",
             "        result += tl.load(sums + first + i + offsets, mask=mask & (first + i < count), other=0)",
         ]
         made = {self.result: Typed("result", self.compute)}
@@ -160,7 +173,7 @@ class _Total:
             text = stored(made[operand.value], operand.dtype, used)
             body.append(f"tl.store({operand.name} + offsets, {text}, mask=mask)")
         pointers = [KernelParameter(name, "pointer") for name in names]
-        return function("total", (*pointers[:1], KernelParameter("count", "integer"), *pointers[1:]), body)
+        return function("total", (*pointers[:1], KernelParameter("count", "integer"), *pointers[1:]), body, sizes)
 
     def launch(self, count: int) -> Launch:
         """Returns its launch over the sums of so many tensors."""
@@ -244,7 +257,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         except NoNameError as error:
             return f"# It does not run alone: {error} has no plain form in numpy."
 
-    return as_kernel("square_sum", body, functions, used, parameters, memory, plan, main)
+    return as_kernel("square_sum", body, metas, functions, used, parameters, memory, plan, main)
 
 
 def _parts(

@@ -21,9 +21,10 @@ from tstatic.fusion.codegen.loops import sums
 from tstatic.fusion.codegen.loops.lines import LANGUAGE, nested
 from tstatic.fusion.codegen.text.emit import as_kernel, function
 from tstatic.fusion.codegen.text.script import Parts, entry, script, wrapped
+from tstatic.fusion.codegen.text.size_names import SizeNames
 from tstatic.fusion.codegen.update.segmenting import ADDRESSES, BLOCKS, TABLES
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.types import DType
+from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
 
 
@@ -57,21 +58,27 @@ _PARAMETERS = (*TABLES, *(KernelParameter(name, "constant") for name in ("ROWS",
 
 
 def _text(compute: DType, dtype: DType) -> str:
+    sizes = SizeNames()
+    numbers = sizes("BLOCK_NUMBERS", 4, "numbers of a block in the table of blocks")
+    aligned = sizes("ALIGNED", 16, "bytes of a multiple of which tensors begin")
+    strips = sizes("STRIPS_AT", 2, "where the number of strips stands")
+    kept = sizes("KEPT_AT", 3, "where the number of columns stands")
     kinds = f"tl.pointer_type({LANGUAGE[compute.name]})", f"tl.pointer_type({LANGUAGE[dtype.name]})"
     return function(
         "kernel",
         _PARAMETERS,
         [
             "# A block: its sum, its first column, and how many strips and columns the sum has.",
-            "block = blocks + tl.program_id(0).to(tl.int64) * 4",
+            f"block = blocks + tl.program_id(0).to(tl.int64) * {numbers}",
             "place = addresses + tl.load(block) * 2",
-            f"p = tl.multiple_of(tl.load(place).to({kinds[0]}), 16)",
-            f"y = tl.multiple_of(tl.load(place + 1).to({kinds[1]}), 16)",
+            f"p = tl.multiple_of(tl.load(place).to({kinds[0]}), {aligned})",
+            f"y = tl.multiple_of(tl.load(place + 1).to({kinds[1]}), {aligned})",
             "columns = tl.multiple_of(tl.load(block + 1).to(tl.int32), COLUMNS) + tl.arange(0, COLUMNS)",
-            "strips = tl.load(block + 2).to(tl.int32)",
-            "kept = tl.load(block + 3).to(tl.int32)",
+            f"strips = tl.load(block + {strips}).to(tl.int32)",
+            f"kept = tl.load(block + {kept}).to(tl.int32)",
             *sums.ADD,
         ],
+        sizes,
     )
 
 
@@ -118,6 +125,16 @@ def strip_sums(members: Sequence[StripSum], body: Sequence[FrozenOp]) -> Kernel:
     read = tuple(KernelArgument(one.partials, one.compute, math.prod(s)) for one, s in zip(members, sizes, strict=True))
     written = tuple(KernelArgument(one.result, one.dtype, one.kept) for one in members)
     text = _text(first.compute, first.dtype)
+    metas = {one.partials: Meta(size, one.compute) for one, size in zip(members, sizes, strict=True)}
+    metas |= {one.result: Meta((one.kept,), one.dtype) for one in members}
     return as_kernel(
-        "strip_sums", body, text, {"to_bf16"}, _PARAMETERS, (read, written), plan, lambda made: script(made, parts)
+        "strip_sums",
+        body,
+        metas,
+        text,
+        {"to_bf16"},
+        _PARAMETERS,
+        (read, written),
+        plan,
+        lambda made: script(made, parts),
     )
