@@ -228,7 +228,7 @@ wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a
 	@ls dist/*.whl
 
 # In a folder with a configuration of its own: pyright would find the sources by pyproject.toml, and read them in place of the wheel.
-typed-wheel: $(VENV)/.dev wheel  ## Check types of a script that uses every public name of the wheel, by mypy and pyright.
+typed-wheel: $(VENV)/.dev wheel  ## Check types of all public names of the wheel, by mypy and pyright.
 	@rm -rf build/typed && mkdir build/typed
 	@$(BIN)/python -m tests.api.every_module > build/typed/every_module.py
 	@echo '{"reportMissingModuleSource": false}' > build/typed/pyrightconfig.json
