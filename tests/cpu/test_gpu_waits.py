@@ -17,6 +17,7 @@ from tstatic.devices.cuda import CudaDevice
 from tstatic.devices.torch.forms import torch_form
 from tstatic.ir.frozen import freeze
 from tstatic.ir.opdef import op_def
+from tstatic.ir.traits import Waits
 from tstatic.places import CPUPlace, CUDAPlace
 
 torch = pytest.importorskip("torch")
@@ -85,7 +86,7 @@ def test_a_form_that_waits_is_an_error(device: CudaDevice, monkeypatch: pytest.M
 
 
 def test_a_form_that_says_why_it_waits_may(device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vars(op_def("relu")), "waits", "it is told to")
+    monkeypatch.setitem(vars(op_def("relu")), "traits", (Waits("it is told to"),))
     assert run_relu(monkeypatch, device).tolist() == [0, 0, 2]
 
 

@@ -16,7 +16,6 @@ from tests.helpers.attention_blocks import block_recipe
 from tests.helpers.attention_programs import attention_recipe
 from tests.helpers.epilogue_programs import epilogue_recipe
 from tests.helpers.linear_loss_programs import linear_loss_recipe
-from tests.helpers.soak import SOAK
 from tests.helpers.tied_programs import tied_recipe
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
@@ -139,12 +138,12 @@ OWN: dict[str, Callable[..., st.SearchStrategy[testing.Recipe]]] = {
 """Fusions whose ops follow each other too rarely in programs that are drawn op by op -> what draws programs that have them."""
 
 
-EXPENSIVE = ("attention", "feedforward", "dot_product_attention", *(() if SOAK else ("gemm_epilogue",)))
+EXPENSIVE = ("attention", "feedforward", "dot_product_attention")
 
 
-def few(fusion: Fusion, count: int) -> int:
-    """How many programs to draw: those with products or an attention take seconds, and have tests of their own."""
-    return max(2, count // 4) if fusion.name in EXPENSIVE else count
+def few(fusion: Fusion, count: int, more: tuple[str, ...] = ()) -> int:
+    """How many programs to draw: those with an attention take seconds, and have tests of their own, as ``more`` fusions may."""
+    return max(2, count // 4) if fusion.name in (*EXPENSIVE, *more) else count
 
 
 def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe]:

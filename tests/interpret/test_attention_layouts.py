@@ -63,15 +63,15 @@ def test_scripts_run_alone(packing: str, tmp_path: Path) -> None:
 
 def _strides_swapped(text: str) -> str:
     """The strides of batch and head change places."""
-    return re.sub(r"(\w+ // \d+) \* (\d+) \+ (\w+ % \d+) \* (\d+)", r"\1 * \4 + \3 * \2", text)
+    return re.sub(r"(\w+ // \w+) \* (\w+) \+ (\w+ % \w+) \* (\w+)", r"\1 * \4 + \3 * \2", text)
 
 
 FAULTS = (
     _text("strides of batch and head swapped", _strides_swapped),
-    _replaced("packed offset wrong", r"tl\.load\(k \+ \d+ \+ ", "tl.load(k + "),
-    _replaced("offset of a gradient wrong", r"tl\.store\(dv \+ (\d+) \+ ", "tl.store(dv + "),
+    _replaced("packed offset wrong", r"tl\.load\(k \+ K_START \+ ", "tl.load(k + "),
+    _replaced("offset of a gradient wrong", r"tl\.store\(dv \+ DV_START \+ ", "tl.store(dv + "),
     _replaced(
-        "rows of the result side by side", r"tl\.store\(out \+ (.*rows\[:, None\]) \* \d+", r"tl.store(out + \1 * 1"
+        "rows of the result side by side", r"tl\.store\(out \+ (.*rows\[:, None\]) \* OUT_ROW", r"tl.store(out + \1 * 1"
     ),
     _replaced("factor dropped", r"return wide\(a\) \* b$", "return wide(a)"),
 )

@@ -23,6 +23,7 @@ from tstatic.fusion.codegen.text.emit import helpers, module
 from tstatic.fusion.engine import cache
 from tstatic.ir.opdef import OPS
 from tstatic.ir.rng import RngKey, kernel_numbers
+from tstatic.ir.traits import Redrawn
 from tstatic.ir.types import dtype_of
 from tstatic.tuned.philox import philox_key, random_bits, torch_halves
 
@@ -160,9 +161,7 @@ def test_dropout(key: RngKey, dtype: str, shape: tuple[int, ...], p: float, mode
         attrs["axis"] = (len(shape) - 1, 0)[: 1 + (p == 0.5)]
     definition, slot = OPS[name], "X"
     if kind.startswith("gradient"):
-        redrawn = OPS[f"{name}_grad"].redrawn
-        assert redrawn is not None
-        definition, slot = redrawn, "Out@GRAD"
+        definition, slot = OPS[f"{name}_grad"].needs(Redrawn).op, "Out@GRAD"
     by_kernel_and_reference(
         definition, {slot: given.astype(dtype_of(dtype).np)}, attrs, key, 2 if kind == "dropout, mask" else 1
     )
