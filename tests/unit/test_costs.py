@@ -45,7 +45,8 @@ def test_what_files_cost_is_written_by_stage_with_child_processes(tmp_path: Path
     ]
     subprocess.run(command, cwd=source.ROOT, env=environment, check=True, capture_output=True)
     found = costs.read(tmp_path / "costs")
-    assert found["tests.numpy", "test_busy.py"] >= 0.8
+    # 0.5 in a child and 0.3 here, which the system counts in ticks.
+    assert found["tests.numpy", "test_busy.py"] >= 0.7
     # Two workers, and nothing of the process that hands out the tests.
     assert len([*(tmp_path / "costs").iterdir()]) == 2
     assert ("tests.numpy", costs.OUTSIDE) in found
