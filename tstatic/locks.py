@@ -1,14 +1,15 @@
-"""Locks that a forked child finds free, because the threads that held them stayed in the parent, and a property without one."""
+"""Locks that a forked child finds free, because the threads that held them stayed in the parent, a property, and a parser."""
 
 from __future__ import annotations
 
+import ast
 import os
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 from weakref import WeakSet
 
-__all__ = ["cached_property", "lock", "rlock"]
+__all__ = ["cached_property", "lock", "parse_expression", "parse_module", "rlock"]
 
 T = TypeVar("T")
 
@@ -30,6 +31,23 @@ def rlock() -> threading.RLock:
     made = threading.RLock()
     _made.add(made)
     return made
+
+
+# Until 3.13, CPython counts the depth of the tree that it makes in one place for all threads: if the collector lets another thread
+# parse in between, both fail ("AST constructor recursion depth mismatch").
+_parsing = rlock()
+
+
+def parse_module(text: str) -> ast.Module:
+    """Returns the tree of a module's text, as :func:`ast.parse` does, in one thread at a time."""
+    with _parsing:
+        return ast.parse(text)
+
+
+def parse_expression(text: str) -> ast.Expression:
+    """Returns the tree of an expression's text, as :func:`ast.parse` does, in one thread at a time."""
+    with _parsing:
+        return ast.parse(text, mode="eval")
 
 
 class cached_property(Generic[T]):  # noqa: N801 - takes the place of functools'

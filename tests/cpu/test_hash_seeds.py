@@ -16,6 +16,7 @@ from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.ir.frozen import freeze
 from tstatic.static.explain import dot
+from tstatic.utils import unique_name
 
 SIX = (0, 8, 10, 20, 25, 27)
 SEEDS = range(10 if SOAK else 3)
@@ -26,7 +27,9 @@ def kernels_of_six() -> list[str]:
     found = []
     for case in SIX:
         for switch in ("fuse_elewise_add_act_ops", "enable_auto_fusion"):
-            built = build(CASES[case])
+            # Variables are named by a counter of the process.
+            with unique_name.guard():
+                built = build(CASES[case])
             strategy = static.BuildStrategy()
             setattr(strategy, switch, True)
             shapes = {n: a.shape for n, a in built.feed.items()}

@@ -215,7 +215,7 @@ def test_two_layers_share_one_module_that_names_the_first_ones_variables() -> No
     )  # fmt: skip
     assert first.text != second.text, "the text says the lines"
     assert (first.name, first.code) == (second.name, second.code)
-    modules = {id(cache.load(*cache.shared(k.code, k.text, k.name))) for k in (first, second)}
+    modules = {id(cache.load(*cache.shared(k))) for k in (first, second)}
     assert len(modules) == 1
 
 

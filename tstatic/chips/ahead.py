@@ -214,7 +214,7 @@ def _missing(
     seen: dict[str, _Job | None] = {}
     for kernel, calls in kernels:
         for launch in (one for one in calls.launches if isinstance(one, Launch)):
-            text, name = cache.shared(kernel.code, kernel.text, kernel.name)
+            text, name = cache.shared(kernel)
             types = launch.types or argument_types(kernel.parameters)
             job = {
                 "text": text, "function": launch.function, "constants": dict(launch.constants), "options": launch.options,

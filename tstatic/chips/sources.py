@@ -8,12 +8,13 @@ from functools import lru_cache
 
 from tstatic.chips.aot import Source
 from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launch, Launches, LibraryProduct, argument_types
+from tstatic.locks import parse_module
 from tstatic.target import DEFAULT_TARGET
 
 
 def parameters(text: str, function: str) -> list[str]:
     """Names of a function's parameters, ``tl.constexpr`` ones left out."""
-    for node in ast.parse(text).body:
+    for node in parse_module(text).body:
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return [a.arg for a in node.args.args if a.annotation is None]
     raise AssertionError(f"the module has no function '{function}'")
@@ -22,7 +23,7 @@ def parameters(text: str, function: str) -> list[str]:
 @lru_cache(maxsize=1024)
 def extract_function(text: str, function: str) -> str:
     """Returns the part of a module that a function needs: kernels of different programs often share it."""
-    tree = ast.parse(text)
+    tree = parse_module(text)
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     wanted: set[str] = set()
     pending = [function]

@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tstatic.locks import parse_expression
+
 Number = bool | int | float
 
 
@@ -315,7 +317,7 @@ _COMPARE = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "e
 @cache
 def parse(text: str) -> Node:
     """Reads an expression."""
-    return _convert(ast.parse(text, mode="eval").body)
+    return _convert(parse_expression(text).body)
 
 
 def _convert(tree: ast.expr) -> Node:

@@ -66,7 +66,7 @@ def generated_work(
         NoRoomError: If the chip has no room for a launch; the device remembers it.
     """
     with needed_for("running generated kernels (TSTATIC_CPU_BACKEND=interpret)"):
-        module = cache.load(*shared(found.kernel.code, found.kernel.text, found.kernel.name))
+        module = cache.load(*shared(found.kernel))
     # Values that only tables name are touched, too: their addresses are in the table, not among the arguments.
     touched = dict.fromkeys(a for one in found.calls.launches for a in one.arguments if isinstance(a, str))
     touched.update(dict.fromkeys(v for table in found.calls.tables.values() for v in table.values))

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tstatic.errors import TstaticError
+from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.logs import get_logger, warn_once
 from tstatic.version import __version__
 
@@ -144,18 +145,15 @@ def load(text: str, name: str) -> ModuleType:
     return winner
 
 
-def shared(code: str, text: str, name: str) -> tuple[str, str]:
+def shared(kernel: Kernel) -> tuple[str, str]:
     """Returns the text and the name of the module that a kernel loads.
 
     Kernels that have the same functions, and differ in the sizes that their scripts run with, load the module of the first of them:
-    to load one costs as much as hundreds of launches.
-
-    Args:
-        code: The functions.
-        text: The whole module.
-        name: As for :func:`load`.
+    to load one costs as much as hundreds of launches, and the text is written once.
     """
-    return _shared.setdefault(hashlib.sha256(_encode(code)).digest(), (text, name))
+    key = hashlib.sha256(_encode(kernel.code)).digest()
+    found = _shared.get(key)
+    return _shared.setdefault(key, (kernel.text, kernel.name)) if found is None else found
 
 
 def trim(limit_bytes: int = LIMIT_BYTES) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError
 from tstatic.fusion.user.user_kernel import UserKernel, carry_names, collect, python_function
+from tstatic.locks import parse_module
 
 
 def registration_text(kernel: UserKernel) -> str:
@@ -89,7 +90,7 @@ def _function(given: Callable[..., Any], parts: dict[str, str], what: str) -> st
 def _lambdas(code: CodeType) -> Iterator[ast.Lambda]:
     """Yields the lambdas of a file that begin on a code's line and compile to it."""
     try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+        tree = parse_module("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:
         return
     for node in ast.walk(tree):

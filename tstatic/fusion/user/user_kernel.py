@@ -26,6 +26,7 @@ from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OPS
 from tstatic.ir.types import DType, Meta
+from tstatic.locks import parse_module
 from tstatic.target import DEFAULT_TARGET, Target
 from tstatic.where import show
 
@@ -84,7 +85,7 @@ def collect(function: FunctionType, parts: dict[str, str], what: str, jit: bool)
     """Adds the texts of what a function uses, then its own."""
     try:
         source = textwrap.dedent(inspect.getsource(function))
-        tree = ast.parse(source)
+        tree = parse_module(source)
     except (OSError, SyntaxError) as error:
         raise ProgramError(
             f"the text of '{function.__name__}' cannot be read: {what} is generated from it",

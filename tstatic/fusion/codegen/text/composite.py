@@ -24,6 +24,7 @@ from tstatic.fusion.codegen.text.reference import Rule
 from tstatic.fusion.codegen.text.script import Fitting, standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
+from tstatic.locks import parse_module
 from tstatic.target import Target
 
 
@@ -106,7 +107,7 @@ def compose(
 
 def _renamed(code: str, number: int) -> tuple[str, set[str]]:
     """Returns the functions of a part's module under names of its own, and the functions of the prelude that they call."""
-    tree = ast.parse(code)
+    tree = parse_module(code)
     shared = prelude_functions()
     defined = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
     own = {n.name for n in defined} - shared

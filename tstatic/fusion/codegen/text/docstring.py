@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tstatic.fusion.codegen.text.launched import Launched, which_runs_where
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
+from tstatic.locks import parse_module
 
 NUMBERS: Mapping[str, str] = {
     "n": "elements that all operands share",
@@ -161,7 +162,7 @@ def _parameters(
     code: str, launches: Iterable[Told], memory: Callable[[str, Mapping[str, Sequence[str]]], str]
 ) -> dict[str, dict[str, str]]:
     """Returns function -> parameter -> its meaning; of a parameter that is what it was in a function before, nothing."""
-    nodes = {n.name: n for n in ast.parse(code).body if isinstance(n, ast.FunctionDef)}
+    nodes = {n.name: n for n in parse_module(code).body if isinstance(n, ast.FunctionDef)}
     found: dict[str, dict[str, str]] = {}
     told: set[tuple[str, str | None]] = set()
     for launch in launches:

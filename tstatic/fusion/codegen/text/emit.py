@@ -33,6 +33,7 @@ from tstatic.fusion.codegen.text.script import standalone_main
 from tstatic.fusion.codegen.text.size_names import SizeNames, product_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
+from tstatic.locks import parse_module
 from tstatic.target import Target
 
 _SPLIT = 8
@@ -58,7 +59,7 @@ def _prelude() -> Mapping[str, tuple[str, frozenset[str]]]:
     """Returns function -> its text, and the prelude's functions that it calls."""
     # Read, not imported: kernels are written without Triton.
     text = _PRELUDE.read_text()
-    tree = ast.parse(text)
+    tree = parse_module(text)
     lines = text.splitlines()
     names = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
     found = {}
