@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 import tstatic as paddle
 from tstatic import static
+from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import cache
 from tstatic.runtime import timeline
 
@@ -61,6 +64,10 @@ def test_kernels_that_are_compiled_beside_it_have_a_line(caplog: pytest.LogCaptu
 
 def test_kernels_with_the_same_functions_load_one_module() -> None:
     """Guards the first step of nets with many dropouts: each would load a module of its own."""
-    first = cache.shared("# the same functions\n", "# the same functions\nSIZES = 1\n", "dropout_1")
-    assert cache.shared("# the same functions\n", "# the same functions\nSIZES = 2\n", "dropout_2") == first
-    assert cache.shared("# other functions\n", "# other functions\n", "dropout_3") != first
+
+    def module(code: str, sizes: int, name: str) -> tuple[str, str]:
+        return cache.shared(cast(Kernel, SimpleNamespace(code=code, text=f"{code}SIZES = {sizes}\n", name=name)))
+
+    first = module("# the same functions\n", 1, "dropout_1")
+    assert module("# the same functions\n", 2, "dropout_2") == first
+    assert module("# other functions\n", 1, "dropout_3") != first
