@@ -116,6 +116,22 @@ def test_a_kink_is_said() -> None:
         testing.check_grads(paddle.nn.functional.relu, {"x": np.array([1.0, 1e-4])})
 
 
+def test_a_kink_at_the_point_is_said() -> None:
+    """Differences of all step lengths are then the mean of the slopes on both sides."""
+    with pytest.raises(testing.GradientError, match="both sides disagree too: a kink or a pole is near"):
+        testing.check_grads(paddle.nn.functional.relu, {"x": np.array([1.0, 0.0])})
+
+
+@pytest.mark.numpy_device("spoils the reference of an op, which torch does not run", not_on=("torch",))
+def test_a_wrong_gradient_is_no_kink(monkeypatch: pytest.MonkeyPatch) -> None:
+    for off in (1e-6, 0.5):
+        with monkeypatch.context() as patch:
+            plant(patch, "tanh_grad", lambda dx, off=off: np.multiply(dx, 1 + off, out=dx))
+            with pytest.raises(testing.GradientError) as caught:
+                testing.check_grads(paddle.tanh, {"x": X})
+        assert "kink" not in str(caught.value)
+
+
 def test_what_cannot_be_differentiated() -> None:
     with pytest.raises(ProgramError, match="nothing to differentiate"):
         testing.check_grads(lambda x: x > 0, {"x": X})

@@ -29,6 +29,8 @@ from tstatic.tools.testing.tolerance import float64_program
 
 STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
 """Shift in steps and weight of each evaluation; the error is of the order of STEP**4."""
+JUMP = ((1, 1.0), (0, -2.0), (-1, 1.0))
+"""The slope on the right of a point less that on its left."""
 STEP = 1e-3
 """In float64 the relative errors of truncation (1e-12) and of cancellation (2e-16 / 1e-3) are then similar."""
 RTOL = 1e-7
@@ -216,8 +218,14 @@ class _Check:
                 if not abs(analytic - numeric) <= RTOL * abs(numeric) + ATOL * scale * reach:
                     other = self._slope(name, direction, seeds, 0.5)
                     # At a smooth point the two step lengths agree far better than the analytic gradient does.
-                    kink = abs(other - numeric) > 0.1 * abs(analytic - numeric)
-                    note = "; differences of two step lengths disagree too: a kink or a pole is near" if kink else ""
+                    note = ""
+                    if abs(other - numeric) > 0.1 * abs(analytic - numeric):
+                        note = "; differences of two step lengths disagree too: a kink or a pole is near"
+                    else:
+                        # Between the slopes of both sides: at a smooth point it halves with the step length.
+                        jump, half = (self._jump(name, direction, seeds, factor) for factor in (1.0, 0.5))
+                        if half > max(0.75 * jump, 0.1 * abs(analytic - numeric)):
+                            note = "; the slopes on both sides disagree too: a kink or a pole is near"
                     raise GradientError(order, name, index, analytic, numeric, note)
                 count += 1
         self.targets = [g for _, g in pairs]
@@ -247,14 +255,28 @@ class _Check:
                 yield None, np.asarray(self.rng.choice([-1.0, 1.0], x.shape))
 
     def _slope(self, name: str, direction: Array, seeds: Sequence[Variable], factor: float) -> float:
+        return sum(float(part.sum()) for part in self._differences(name, direction, seeds, factor, STENCIL))
+
+    def _jump(self, name: str, direction: Array, seeds: Sequence[Variable], factor: float) -> float:
+        """Returns by how much slopes on both sides of the point differ, added up over all results: opposite ones do not cancel."""
+        return sum(float(np.abs(part).sum()) for part in self._differences(name, direction, seeds, factor, JUMP))
+
+    def _differences(
+        self,
+        name: str,
+        direction: Array,
+        seeds: Sequence[Variable],
+        factor: float,
+        stencil: Sequence[tuple[float, float]],
+    ) -> list[Array]:
         base = self.feeds[name] if name in self.feeds else self.state[name]
         step = factor * STEP * float(np.maximum(1.0, np.abs(base))[direction != 0].min())
         total: list[Any] = [0.0] * len(self.targets)
-        for shift, weight in STENCIL:
+        for shift, weight in stencil:
             moved = self.run(self.targets, name, np.asarray(base + shift * step * direction))
             # Differences first, sums last: the sum of a large result would lose the digits in which the shifts differ.
             total = [t + weight * r for t, r in zip(total, moved, strict=True)]
-        return sum(float((t * self.feeds[s.name]).sum()) for t, s in zip(total, seeds, strict=True)) / step
+        return [t * self.feeds[s.name] / step for t, s in zip(total, seeds, strict=True)]
 
 
 def _results(program: Program) -> list[str]:
