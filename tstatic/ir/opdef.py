@@ -240,7 +240,7 @@ class Behaviour:
 
     def has(self, kind: type[Trait]) -> bool:
         """Returns whether a trait is stated."""
-        return any(isinstance(one, kind) for one in self.traits)
+        return self.trait(kind) is not None
 
     def needs(self, kind: type[_Trait]) -> _Trait:
         """Returns a trait that must be stated here."""
