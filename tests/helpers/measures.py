@@ -129,7 +129,8 @@ def reference_probes(files: Trees) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------------- tables of ops
-FAMILIES = ("tstatic/ops/", *(f"tstatic/extras/{one}/" for one in ("detection", "graph", "spectral", "structured")))
+_ROOMS = ("detection", "graph", "ranking", "sequence", "spectral", "structured")
+FAMILIES = ("tstatic/ops/", *(f"tstatic/extras/{one}/" for one in _ROOMS))
 """Where the files of ops are."""
 # Texts that are types of ops and mean something else here.
 NOT_OPS = {
@@ -143,7 +144,7 @@ NOT_OPS = {
     "tstatic/nn/initializer.py:op": "attributes of one op",
     "tstatic/nn/static_recurrent.py:gru_unit": "names of nonlinearities, as Paddle's function takes them",
     "tstatic/ops/elementwise/logic.py:_SYMBOLS": "the first table: its six op definitions are made from it",
-    "tstatic/ops/sequence/_recurrence.py:ACTIVATIONS": "names of nonlinearities, as Paddle's operators take them",
+    "tstatic/extras/sequence/_recurrence.py:ACTIVATIONS": "names of nonlinearities, as Paddle's operators take them",
     "tstatic/tools/testing/strategies.py:FAMILIES": "kinds of steps",
     "tstatic/tools/testing/tolerance.py:_UNITS": "functions of expressions",
 }

@@ -73,7 +73,7 @@ PRECISION = (
 RECURRENCE = (
     Mutant("ops/control/loop.py", "while_loop", "value", "_copy_of(helper, v) if v.name in own else v", "v",
            (C + "test_control_flow.py",), "swaps"),
-    Mutant("ops/sequence/_recurrence.py", "Lstm.inside", "comparison", "np.abs(values) < limit", "np.abs(values) <= limit",
+    Mutant("extras/sequence/_recurrence.py", "Lstm.inside", "comparison", "np.abs(values) < limit", "np.abs(values) <= limit",
            (Q + "test_fluid.py",), "clipped"),
     Mutant("ops/functions/static_rnn.py", "StaticRNN.step", "statement",
            "self._state, self._builder = ('before', StepBuilder(self._builder.helper))", "pass",
@@ -84,13 +84,13 @@ RECURRENCE = (
 )
 
 SEQUENCES = (
-    Mutant("ops/sequence/sequence_pool.py", "_ref", "operation", "(x == out[owners(offsets)]) | (x != x)",
+    Mutant("extras/sequence/sequence_pool.py", "_ref", "operation", "(x == out[owners(offsets)]) | (x != x)",
            "x == out[owners(offsets)]", (Q + "test_programs.py",), "largest_row"),
     Mutant("io/lod_tensor.py", "create_random_int_lodtensor", "operation", "high + 1", "high",
            (Q + "test_lod.py",), "both_bounds"),
     Mutant("ops/shape/sequence_mask.py", "_ref", "comparison", "size < 0", "size <= 0",
            (S + "test_losses.py",), "mask"),
-    Mutant("ops/sequence/sequence_pool.py", "_ref", "statement", "out[~filled] = pad_value", "out[~filled] = 0",
+    Mutant("extras/sequence/sequence_pool.py", "_ref", "statement", "out[~filled] = pad_value", "out[~filled] = 0",
            (Q + "test_fluid.py",), "sequence_pool"),
     Mutant("runtime/lod.py", "joined_offsets", "operation", "part[1:] + end", "part[1:]", (Q + "test_lod.py",), "places"),
 )

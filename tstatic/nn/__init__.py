@@ -2,8 +2,8 @@
 
 * ``layer``          layer classes: ``Linear``, ``Conv2D``, ``Transformer``, ...
 * ``functional``     functions without parameters of their own
-* ``static_linear``, ``static_conv``, ``static_norm``, ``static_recurrent``, ``static_cells``, ``static_sequence``,
-  ``static_sampled``, ``static_loss``  as functions: ``static.nn`` and ``fluid.layers``
+* ``static_linear``, ``static_conv``, ``static_norm``, ``static_recurrent``, ``static_cells``  as functions: ``static.nn`` and
+  ``fluid.layers``
 * ``depth``          how many layers one argument may ask for
 * ``decode``         ``dynamic_decode``, ``BeamSearchDecoder`` and others
 * ``nets``           ``fluid.nets``

@@ -22,14 +22,12 @@ from tstatic.ir.program import Variable
 from tstatic.nn.static_conv import conv2d
 from tstatic.nn.static_linear import fluid_fc
 from tstatic.nn.static_norm import batch_norm
-from tstatic.nn.static_sequence import sequence_conv
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.functions.gated import glu as gated
 from tstatic.ops.functions.pool_first_generation import pool2d
 from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.norm.softmax import softmax
 from tstatic.ops.random.dropout import fluid_dropout
-from tstatic.ops.sequence.sequence_pool import sequence_pool
 from tstatic.ops.shape.reshape import reshape
 from tstatic.ops.shape.transpose import transpose
 
@@ -166,39 +164,6 @@ def img_conv_group(
             if abs(drop) > 1e-5:
                 out = fluid_dropout(out, drop)
     return pool2d(out, pool_size, pool_type, pool_stride, use_cudnn=use_cudnn)
-
-
-@export("fluid.nets.sequence_conv_pool")
-def sequence_conv_pool(
-    input: Variable,
-    num_filters: int,
-    filter_size: int,
-    param_attr: Any = None,
-    act: str | None = "sigmoid",
-    pool_type: str = "max",
-    bias_attr: Any = None,
-) -> Variable:
-    """Builds a convolution along the rows of each sequence, with an activation, then one row for each sequence.
-
-    Args:
-        input: Float ``[rows, width]`` with a LoD.
-        num_filters, filter_size, param_attr, bias_attr, act: As in ``layers.sequence_conv``.
-        pool_type: As in ``layers.sequence_pool``.
-
-    Returns:
-        ``[sequences, num_filters]``.
-
-    Raises:
-        ProgramError: If ``input`` has no LoD.
-
-    Example:
-        >>> words = static.data("words", [None, 1], "int64", lod_level=1)
-        >>> y = fluid.nets.sequence_conv_pool(fluid.layers.embedding(words, [50, 8]), num_filters=4, filter_size=3)
-        >>> y.shape
-        (-1, 4)
-    """
-    out = sequence_conv(input, num_filters, filter_size, param_attr=param_attr, bias_attr=bias_attr, act=act)
-    return sequence_pool(out, pool_type)
 
 
 @export("fluid.nets.glu")

@@ -4,7 +4,7 @@ Three floors, each of which imports those below it:
 
 * ``functions``  functions made of other functions, which define no op
 * ``control``, ``elementwise``, ``shape``, ``indexing``, ``reduce``, ``matmul``, ``linalg``, ``conv``, ``norm``, ``random``,
-  ``loss``, ``sequence``, ``recurrent``, ``update``  families of ops, whose imports of each other have no circle
+  ``loss``, ``recurrent``, ``update``  families of ops, whose imports of each other have no circle
 * ``base``  what families share: makers of references and torch forms, rules of gradients, functions that emit ops
 """
 

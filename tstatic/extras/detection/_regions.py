@@ -9,13 +9,13 @@ import numpy as np
 
 from tstatic.errors import FeedError, ProgramError
 from tstatic.extras.detection._boxes import FLOATS, Array, check_boxes
+from tstatic.extras.sequence._offsets import owners
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_dtype, check_ints, check_number, check_rank, check_same_dtype
 from tstatic.ir.opdef import LOD, ValueRange
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops.elementwise.scale import cast
-from tstatic.ops.sequence._offsets import owners
 
 SLOTS = f"X, ROIs, RoisNum?, ROIs{LOD}?"
 VALUES = {

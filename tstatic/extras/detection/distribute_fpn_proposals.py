@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.extras.detection._boxes import FLOATS, Array, area, check_boxes, on_host
+from tstatic.extras.sequence.lod_reset import lod_reset
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INDICES, check_dtype, check_int, check_number, check_rank, check_type
 from tstatic.ir.dynamic import Dynamic
@@ -15,7 +16,6 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops.elementwise.scale import cast
 from tstatic.ops.reduce.cumsum import cumsum
-from tstatic.ops.sequence.lod_reset import lod_reset
 from tstatic.ops.shape.creation import full
 from tstatic.ops.shape.joining import concat
 

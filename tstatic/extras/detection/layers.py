@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tstatic.extras.detection.deformable_conv import deform_conv2d
 from tstatic.extras.detection.psroi_pool import psroi_pool
 from tstatic.extras.detection.roi_align import roi_align
 from tstatic.extras.detection.roi_pool import roi_pool
@@ -13,7 +14,6 @@ from tstatic.ir.program import Variable
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import check_enabled
 from tstatic.nn.static_conv import kaiming
-from tstatic.ops.conv.deformable_conv import deform_conv2d
 
 
 @export("vision.ops.DeformConv2D", op="deformable_conv")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError
+from tstatic.extras.sequence._offsets import spans
 from tstatic.ir.build import emit
 from tstatic.ir.checks import check_int
 from tstatic.ir.dynamic import Dynamic
@@ -17,7 +18,6 @@ from tstatic.ir.types import UNKNOWN, Meta, int64
 from tstatic.no_effect import no_effect
 from tstatic.ops.base.shapes import Array
 from tstatic.ops.control.tensor_array import check_array
-from tstatic.ops.sequence._offsets import spans
 
 
 def _infer(ids: Meta, scores: Meta, lod: Sequence[Meta]) -> tuple[Meta, Meta, list[Meta], list[Meta]]:

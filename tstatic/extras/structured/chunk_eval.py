@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.extras.sequence._offsets import spans
 from tstatic.extras.structured._sequences import Array, check_form, count_of, starts_and_lengths
 from tstatic.ir.attrs import one_of
 from tstatic.ir.build import check_variable, emit
@@ -26,7 +27,6 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, float32, int64
 from tstatic.ops.base.host import READS_LENGTHS
-from tstatic.ops.sequence._offsets import spans
 
 SCHEMES = {"IOB": "BI", "IOE": "IE", "IOBES": "BIES", "plain": "-"}
 """Scheme -> what each of a type's tags says: the beginning, inside, the end of a chunk, or a single one."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.extras.sequence._offsets import spans
 from tstatic.extras.structured._sequences import Array, check_form, count_of, starts_and_lengths
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INDICES, check_dtype, check_int, check_rank
@@ -15,7 +16,6 @@ from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.base.shapes import emit_one
-from tstatic.ops.sequence._offsets import spans
 
 
 def _infer(x: Meta, length: Meta | None, offsets: Meta | None) -> tuple[Meta, Meta | None, Meta | None]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import FeedError
+from tstatic.extras.sequence._offsets import OFFSETS
 from tstatic.extras.structured._sequences import Array, check_form, count_of, starts_and_lengths
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_dtype, check_ints, check_rank, check_same_dtype, check_type
@@ -19,7 +20,6 @@ from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, float32, int64
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.shapes import emit_one
-from tstatic.ops.sequence._offsets import OFFSETS
 
 
 def _infer(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError
+from tstatic.extras.sequence._offsets import spans
 from tstatic.extras.structured._sequences import Array, TimeMajor, check_form, count_of, starts_and_lengths
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_choice, check_dtype, check_index, check_int, check_rank, check_type
@@ -19,7 +20,6 @@ from tstatic.logs import warn_once
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.labels import REDUCTIONS, reduced
 from tstatic.ops.base.shapes import emit_one
-from tstatic.ops.sequence._offsets import spans
 
 _FLOATS = ("float32", "float64")
 _NEVER = -1e30

@@ -4,7 +4,6 @@
   `hinge_loss`.
 * ``classification_loss``: Losses on class numbers: `cross_entropy` of scores, `nll_loss`, and `label_smooth`.
 * ``cross_entropy``: The 1.x losses on probabilities, `cross_entropy` and `cross_entropy2`.
-* ``hierarchical_sigmoid``: A class as the leaf of a binary tree, and the logistic losses along the path to it.
 * ``metric``: Accuracy, and the area under the ROC or precision-recall curve.
 * ``regression_loss``: Losses on distances and on the order of scores: `huber_loss`, `kldiv_loss`, `rank_loss`,
   `margin_rank_loss`, and compositions.

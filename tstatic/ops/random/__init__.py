@@ -1,6 +1,5 @@
 """Random numbers and dropout.
 
-* ``class_center_sample``: The classes of a batch and a random choice of others.
 * ``distributions``: Normal, truncated normal and uniform random numbers.
 * ``dropout``: Dropout of elements and of whole slices: zeroed at random in training, and scaled there or in inference.
 * ``dropout_when_run``: Dropout whose chance is a Variable.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.extras.sequence._offsets import OFFSETS, Array, positions
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_divisible, check_dtype, check_number, check_rank
 from tstatic.ir.opdef import LOD, Case, Domain, GradContext, OpDef, OpSpec, export, register
@@ -15,7 +16,6 @@ from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.base.gradients import passed
 from tstatic.ops.base.low import in_float32
 from tstatic.ops.base.shapes import emit_one
-from tstatic.ops.sequence._offsets import OFFSETS, Array, positions
 
 FLOATS = ("float32", "float64")
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.extras.sequence._offsets import Array, check_sequences, each
+from tstatic.extras.sequence.sequence_conv import shifted
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.base.gradients import bilinear_grad
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.low import in_float32, torch_wide
-from tstatic.ops.sequence._offsets import Array, check_sequences, each
-from tstatic.ops.sequence.sequence_conv import shifted
 
 
 def _infer(x: Meta, offsets: Meta | None, filter: Meta) -> Meta:

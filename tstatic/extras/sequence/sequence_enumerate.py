@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.extras.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_dtype, check_int
@@ -14,7 +15,6 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.shapes import emit_one
-from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of
 
 
 def _infer(x: Meta, offsets: Meta, win_size: int) -> Meta:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError
+from tstatic.extras.ranking.nce import FLOATS, SAMPLERS
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import (
     INTEGERS,
@@ -23,7 +24,6 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.param import LayerHelper, check_enabled
 from tstatic.no_effect import no_effect
-from tstatic.ops.loss.nce import FLOATS, SAMPLERS
 from tstatic.ops.shape.creation import assign, full
 
 

@@ -6,6 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.extras.ranking.nce import (
+    FLOATS,
+    log_uniform_class,
+    log_uniform_probability,
+    torch_uniform_numbers,
+    uniform_numbers,
+)
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import (
     INTEGERS,
@@ -22,13 +29,6 @@ from tstatic.ir.program import Variable
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, int64
 from tstatic.ops.indexing.embedding import one_hot
-from tstatic.ops.loss.nce import (
-    FLOATS,
-    log_uniform_class,
-    log_uniform_probability,
-    torch_uniform_numbers,
-    uniform_numbers,
-)
 from tstatic.ops.loss.softmax_with_cross_entropy import softmax_with_cross_entropy
 
 Array = np.ndarray[Any, Any]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.extras.sequence._offsets import OFFSETS, Array, check_sequences, each, fold, owners
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS
@@ -17,7 +18,6 @@ from tstatic.ops.base.gradients import Emitter
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.low import in_float32, torch_wide
 from tstatic.ops.base.shapes import emit_one
-from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, fold, owners
 
 
 def _infer(x: Meta, offsets: Meta) -> Meta:

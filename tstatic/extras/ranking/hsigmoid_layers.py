@@ -1,17 +1,18 @@
-"""Losses as functions that have parameters: ``hsigmoid``."""
+"""Hierarchical sigmoid losses with parameters of their own: ``hsigmoid`` and ``nn.HSigmoidLoss``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tstatic.errors import ProgramError
+from tstatic.extras.ranking.hierarchical_sigmoid import DENSE, FLOATS, hsigmoid_loss
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_int, check_rank, check_static_dim, check_type
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import LayerHelper, check_enabled
 from tstatic.no_effect import no_effect
-from tstatic.ops.loss.hierarchical_sigmoid import DENSE, FLOATS
 
 
 @no_effect(is_sparse=DENSE)
@@ -78,3 +79,60 @@ def hsigmoid(
     found = {slot: value for slot, value in ins.items() if value is not None}
     out: Variable = helper.emit("hierarchical_sigmoid", found, {"num_classes": num_classes})
     return out
+
+
+@export("nn.HSigmoidLoss", op="hierarchical_sigmoid")
+class HSigmoidLoss(Layer):
+    """Calls :func:`nn.functional.hsigmoid_loss` with a weight and a bias of its own.
+
+    Args:
+        feature_size: Number of features of the input.
+        num_classes: Number of classes, at least 2; with a tree of one's own, of its inner nodes.
+        weight_attr: ParamAttr, name or initializer of the weight ``[num_classes - 1, feature_size]``; Xavier by default.
+        bias_attr: The same for the bias ``[num_classes - 1, 1]``; ``False`` for none.
+        is_custom: Whether calls give the paths of a tree of one's own; weight and bias then have ``num_classes`` rows.
+        is_sparse: Has no effect.
+        name: Name of the loss.
+
+    Example:
+        >>> layer = paddle.nn.HSigmoidLoss(3, 2, weight_attr=paddle.nn.initializer.Constant(0.05))
+        >>> loss = layer(paddle.to_tensor([[0.9, 0.9, 0.9]]), paddle.to_tensor([[1]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[loss])[0]
+        array([[0.6279]], dtype=float32)
+    """
+
+    @no_effect(is_sparse=DENSE)
+    def __init__(
+        self,
+        feature_size: int,
+        num_classes: int,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        is_custom: bool = False,
+        is_sparse: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        function = "HSigmoidLoss"
+        features = check_int(feature_size, "feature_size", function, 1)
+        custom = check_type(is_custom, bool, "is_custom", function)
+        self._num_classes = check_int(num_classes, "num_classes", function, 2)
+        self._name = name
+        nodes = num_classes if custom else num_classes - 1
+        self.weight = self.create_parameter((nodes, features), weight_attr)
+        self.bias = self.create_parameter((nodes, 1), bias_attr, is_bias=True)
+
+    def forward(
+        self, input: Variable, label: Variable, path_table: Variable | None = None, path_code: Variable | None = None
+    ) -> Variable:
+        """Returns the loss ``[batch, 1]`` of ``input`` ``[batch, feature_size]`` and ``label`` ``[batch, 1]``.
+
+        Args:
+            input, label: As of ``nn.functional.hsigmoid_loss``.
+            path_table, path_code: ``[batch, longest path]``: the paths, with ``is_custom``.
+        """
+        return hsigmoid_loss(
+            input, label, self._num_classes, self.weight, self.bias, path_table, path_code, name=self._name
+        )

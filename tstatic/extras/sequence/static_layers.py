@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tstatic.extras.sequence._recurrence import ACTIVATIONS
+from tstatic.extras.sequence.sequence_pool import sequence_pool
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_size, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.param import LayerHelper, check_activation, check_enabled
 from tstatic.no_effect import no_effect
-from tstatic.ops.sequence._recurrence import ACTIVATIONS
 
 _PADDING = "there are zeros outside of every sequence in any case"
 _DTYPE = "parameters have the dtype of the input"
@@ -72,6 +73,39 @@ def sequence_conv(
     weight = helper.create_parameter(param_attr, (size * width, filters), x.dtype)
     out = helper.emit(function, {"X": x, "Filter": weight}, attrs)
     return helper.append_activation(helper.append_bias_op(out))
+
+
+@export("fluid.nets.sequence_conv_pool")
+def sequence_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: int,
+    param_attr: Any = None,
+    act: str | None = "sigmoid",
+    pool_type: str = "max",
+    bias_attr: Any = None,
+) -> Variable:
+    """Builds a convolution along the rows of each sequence, with an activation, then one row for each sequence.
+
+    Args:
+        input: Float ``[rows, width]`` with a LoD.
+        num_filters, filter_size, param_attr, bias_attr, act: As in ``layers.sequence_conv``.
+        pool_type: As in ``layers.sequence_pool``.
+
+    Returns:
+        ``[sequences, num_filters]``.
+
+    Raises:
+        ProgramError: If ``input`` has no LoD.
+
+    Example:
+        >>> words = static.data("words", [None, 1], "int64", lod_level=1)
+        >>> y = fluid.nets.sequence_conv_pool(fluid.layers.embedding(words, [50, 8]), num_filters=4, filter_size=3)
+        >>> y.shape
+        (-1, 4)
+    """
+    out = sequence_conv(input, num_filters, filter_size, param_attr=param_attr, bias_attr=bias_attr, act=act)
+    return sequence_pool(out, pool_type)
 
 
 @export("static.nn.row_conv", "fluid.layers.row_conv", op="row_conv")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.extras.sequence._offsets import Array, check_sequences, each, fold, owners
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
@@ -15,7 +16,6 @@ from tstatic.ops.base.gradients import grad_is_forward_op
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.low import in_float32, torch_wide
 from tstatic.ops.base.shapes import ANY, emit_one
-from tstatic.ops.sequence._offsets import Array, check_sequences, each, fold, owners
 
 
 def _infer(x: Meta, y: Meta, offsets: Meta) -> Meta:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError, UnsupportedError
+from tstatic.extras.sequence._offsets import Array
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_dtype, check_ints, check_rank
@@ -17,7 +18,6 @@ from tstatic.ir.types import UNKNOWN, Meta, int64
 from tstatic.ops.base.gradients import grad_is_forward_op
 from tstatic.ops.base.low import in_float32, torch_wide
 from tstatic.ops.base.shapes import emit_one
-from tstatic.ops.sequence._offsets import Array
 
 Ints = Sequence[int]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.errors import ShapeError
+from tstatic.extras.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, offsets_from, spans
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INTEGERS, check_dtype
 from tstatic.ir.dynamic import Dynamic
@@ -14,7 +15,6 @@ from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.base.gradients import grad_is_forward_op
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.shapes import ANY, emit_one
-from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, offsets_from, spans
 
 
 def _infer(x: Meta, offsets: Meta, start: Meta, length: Meta) -> tuple[Meta, Meta]:

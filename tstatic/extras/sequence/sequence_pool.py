@@ -6,6 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.extras.sequence._offsets import (
+    OFFSETS,
+    Array,
+    check_sequences,
+    column,
+    count_of,
+    each,
+    fold,
+    lengths_of,
+    owners,
+)
 from tstatic.ir.attrs import Attr, one_of
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_choice, check_number
@@ -17,17 +28,6 @@ from tstatic.ops.base.gradients import passed
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.low import in_float32, torch_wide
 from tstatic.ops.base.shapes import emit_one
-from tstatic.ops.sequence._offsets import (
-    OFFSETS,
-    Array,
-    check_sequences,
-    column,
-    count_of,
-    each,
-    fold,
-    lengths_of,
-    owners,
-)
 
 KINDS = ("AVERAGE", "SUM", "SQRT", "MAX", "FIRST", "LAST")
 _IS_TEST = "the indices of the largest rows, which only a gradient reads, are made in any case"

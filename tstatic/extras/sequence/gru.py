@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import Case, register
-from tstatic.ir.types import Meta
-from tstatic.ops.sequence._offsets import Array
-from tstatic.ops.sequence._recurrence import (
+from tstatic.extras.sequence._offsets import Array
+from tstatic.extras.sequence._recurrence import (
     ACTIVATIONS,
     Steps,
     activation,
@@ -20,6 +18,8 @@ from tstatic.ops.sequence._recurrence import (
     torch_over_sequences,
     torch_packed,
 )
+from tstatic.ir.opdef import Case, register
+from tstatic.ir.types import Meta
 
 
 def _infer(x: Meta, offsets: Meta, h0: Meta | None, weight: Meta, bias: Meta | None) -> tuple[Meta, None, None, Meta]:

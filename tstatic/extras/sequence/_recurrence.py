@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.extras.sequence._offsets import Array, check_sequences, count_of, lengths_of
 from tstatic.ir.attrs import Attr, one_of
 from tstatic.ir.checks import check_dtype, check_rank
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.base.host import READS_LENGTHS
-from tstatic.ops.sequence._offsets import Array, check_sequences, count_of, lengths_of
 
 
 def _sigmoid(x: Array) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.ir.opdef import Case, OpDef, register
-from tstatic.ir.types import Meta
-from tstatic.ops.sequence._offsets import Array
-from tstatic.ops.sequence._recurrence import (
+from tstatic.extras.sequence._offsets import Array
+from tstatic.extras.sequence._recurrence import (
     Lstm,
     Steps,
     activation,
@@ -19,6 +17,8 @@ from tstatic.ops.sequence._recurrence import (
     torch_over_sequences,
     torch_packed,
 )
+from tstatic.ir.opdef import Case, OpDef, register
+from tstatic.ir.types import Meta
 
 ATTRS = {
     "use_peepholes": True, "is_reverse": False, "gate_activation": activation("sigmoid"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.extras.sequence._offsets import Array, check_sequences, each, lengths_of, offsets_from, spans
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_not_empty, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
@@ -16,7 +17,6 @@ from tstatic.ir.types import UNKNOWN, Meta, int64
 from tstatic.ops.base.gradients import zeros
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.shapes import ANY, emit_one
-from tstatic.ops.sequence._offsets import Array, check_sequences, each, lengths_of, offsets_from, spans
 
 
 def _check_counts(counts: Sequence[int]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.extras.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, offsets_from, spans
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_int
@@ -20,7 +21,6 @@ from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.indexing import add_rows
 from tstatic.ops.base.low import in_float32, torch_wide
 from tstatic.ops.base.shapes import ANY, emit_one
-from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, offsets_from, spans
 
 
 def _infer(

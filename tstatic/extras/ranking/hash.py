@@ -7,6 +7,7 @@ from functools import reduce
 
 import numpy as np
 
+from tstatic.extras.sequence.lod_reset import lod_reset
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_int, check_rank, check_static_dim
 from tstatic.ir.opdef import export
@@ -14,7 +15,6 @@ from tstatic.ir.program import Variable
 from tstatic.ops.elementwise.arithmetic import add, floor_divide, multiply, remainder, subtract
 from tstatic.ops.elementwise.logic import bitwise_and, bitwise_xor
 from tstatic.ops.elementwise.scale import cast
-from tstatic.ops.sequence.lod_reset import lod_reset
 from tstatic.ops.shape.creation import assign
 from tstatic.ops.shape.reshape import reshape, unsqueeze
 

@@ -7,17 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.attrs import Attr
-from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_int, check_rank, check_same_dtype, check_same_shape
-from tstatic.ir.dynamic import Dynamic
-from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
-from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, Meta, int64
-from tstatic.ops.base.gradients import grad_is_forward_op, passed
-from tstatic.ops.base.host import READS_LENGTHS
-from tstatic.ops.base.shapes import ANY, emit_one
-from tstatic.ops.sequence._offsets import (
+from tstatic.extras.sequence._offsets import (
     OFFSETS,
     Array,
     check_sequences,
@@ -28,6 +18,16 @@ from tstatic.ops.sequence._offsets import (
     owners,
     positions,
 )
+from tstatic.ir.attrs import Attr
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_int, check_rank, check_same_dtype, check_same_shape
+from tstatic.ir.dynamic import Dynamic
+from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta, int64
+from tstatic.ops.base.gradients import grad_is_forward_op, passed
+from tstatic.ops.base.host import READS_LENGTHS
+from tstatic.ops.base.shapes import ANY, emit_one
 
 
 # --------------------------------------------------------------------------------------------------------- sequence_pad

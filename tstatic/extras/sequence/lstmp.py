@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tstatic.extras.sequence._recurrence import activation
+from tstatic.extras.sequence.lstm import ATTRS, LstmOp, case
 from tstatic.ir.opdef import register
 from tstatic.ir.paddle_form import ABSENT
-from tstatic.ops.sequence._recurrence import activation
-from tstatic.ops.sequence.lstm import ATTRS, LstmOp, case
 
 register(LstmOp("ProjWeight").op(
     "lstmp", "Projection, Cell, BatchGate~, BatchCellPreAct~, BatchHidden~",

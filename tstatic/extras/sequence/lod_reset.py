@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError, ShapeError
+from tstatic.extras.sequence._offsets import Array
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_dtype
@@ -17,7 +18,6 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int64
 from tstatic.ops.base.gradients import grad_is_op
 from tstatic.ops.base.shapes import ANY, emit_one
-from tstatic.ops.sequence._offsets import Array
 
 _Y = ValueRange(dtype="int64", offsets="X.0")
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.extras.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, positions
 from tstatic.ir.attrs import Attr
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, register
@@ -15,7 +16,6 @@ from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.base.gradients import bilinear_grad
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.low import in_float32, torch_wide
-from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, positions
 
 
 def _infer(x: Meta, offsets: Meta, filter: Meta, contextLength: int) -> Meta:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.extras.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import LOD, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
@@ -13,7 +14,6 @@ from tstatic.ir.types import Meta
 from tstatic.ops.base.gradients import grad_is_op
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.shapes import ANY, emit_one
-from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of
 
 
 def _infer(x: Meta, offsets: Meta) -> Meta:

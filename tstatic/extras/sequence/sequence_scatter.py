@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.extras.sequence._offsets import Array, check_sequences, owners
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
@@ -15,7 +16,6 @@ from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.base.gradients import grad_is_linear_op
 from tstatic.ops.base.low import in_float32, torch_wide
 from tstatic.ops.base.shapes import emit_one
-from tstatic.ops.sequence._offsets import Array, check_sequences, owners
 
 
 def _infer(x: Meta, ids: Meta, offsets: Meta, updates: Meta) -> Meta:

@@ -10,5 +10,6 @@ Each op reads the row offsets of its input in a slot of its own, ``X@LOD``, and 
 * ``sequence_enumerate``, ``sequence_scatter``: Windows of numbers; numbers added to places of a row.
 * ``sequence_conv``, ``row_conv``, ``im2sequence``: Windows of rows; blocks of images as rows.
 * ``lstm``, ``lstmp``, ``gru``: Recurrences.
+* ``static_layers``: The layers that hold weights: convolutions and recurrences along sequences.
 * ``_offsets``, ``_recurrence``: What they share: the sequence of each row, sums of sequences; the order of steps.
 """

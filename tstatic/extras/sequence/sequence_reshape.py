@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.extras.sequence._offsets import Array, check_sequences, each
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_int, check_rank
@@ -16,7 +17,6 @@ from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.base.gradients import passed
 from tstatic.ops.base.host import READS_LENGTHS
 from tstatic.ops.base.shapes import ANY, emit_one
-from tstatic.ops.sequence._offsets import Array, check_sequences, each
 
 
 def _infer(x: Meta, offsets: Meta, new_dim: int) -> tuple[Meta, Meta]:
