@@ -10,7 +10,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.layer_check import check_layer, sample
 from tstatic import static
-from tstatic.errors import NotFoundError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import DTypeError, NotFoundError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.fluid.layer_helper import LayerHelper
 from tstatic.nn.initializer import Constant
 
@@ -93,6 +93,32 @@ def test_names_of_parameters_made_alone() -> None:
     ]
     assert [p.name for p in made] == ["a", "create_parameter_1.w_0", "n.w_0", "m"]
     assert paddle.create_parameter([2], "float32", attr=False) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "error", "told"),
+    [
+        ({"shape": [3]}, ShapeError, "shape=(3,)"),
+        ({"shape": [-1, 3]}, ShapeError, "shape=(-1, 3)"),
+        ({"dtype": "int64"}, DTypeError, "dtype=tstatic.int64"),
+        ({"lod_level": 1}, ProgramError, "lod_level=1"),
+        ({"persistable": True}, ProgramError, "persistable=True"),
+    ],
+)
+def test_a_variable_is_not_declared_again_as_another(other: dict[str, Any], error: type[Exception], told: str) -> None:
+    """As in Paddle; a declaration that says less, or the same, gives the variable that is there."""
+    program = static.default_main_program()
+    block = program.global_block()
+    made = block.create_var(name="made", shape=[2, 3], dtype="float32")
+    for same in ({}, {"shape": (2, 3)}, {"dtype": np.float32, "lod_level": 0, "persistable": False}):
+        assert block.create_var(name="made", **same) is made
+    text = program.to_string(with_details=True)
+    with pytest.raises(error, match="exists already") as raised:
+        block.create_var(name="made", **other)
+    assert raised.value.received == told  # type: ignore[attr-defined]
+    assert program.to_string(with_details=True) == text
+    open_one = block.create_var(name="open")
+    assert block.create_var(name="open", shape=[4], dtype="int64") is open_one
 
 
 def test_names_of_variables() -> None:

@@ -315,15 +315,17 @@ class Block(NotedAttributes):
         return found
 
     def create_var(self, *, name: str | None = None, **kwargs: Any) -> Variable:
-        """Adds a variable, or returns the one of that name; an ``initializer`` appends the op that fills it to this block."""
-        if name is None:
-            name = names.generate("_generated_var")
+        """Adds a variable, or returns the one of that name; an ``initializer`` appends the op that fills it to this block.
+
+        Raises ShapeError, DTypeError or ProgramError if the one of that name has another shape, dtype, lod_level or persistable.
+        """
+        name = names.generate("_generated_var") if name is None else name
         initializer, kind = kwargs.pop("initializer", None), kwargs.pop("type", None)
-        var = self.vars.get(name)
-        if var is None:
+        if (var := self.vars.get(name)) is not None:
+            var.check_same(**kwargs)
+        else:
             kind = (kind if isinstance(kind, str | None) else getattr(kind, "name", "").lower()) or "dense_tensor"
-            shape, dtype = kwargs.pop("shape", None), kwargs.pop("dtype", None)
-            var = self.vars[name] = Variable(self, name, shape, dtype, type=kind, where=user_line(), **kwargs)
+            var = self.vars[name] = Variable(self, name, type=kind, where=user_line(), **kwargs)
             self.program._touch()
         if initializer is not None:
             initializer(var, self)

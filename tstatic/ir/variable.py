@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tstatic.errors import ProgramTypeError, near
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError, near
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.methods import VariableMethods
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
@@ -56,6 +56,30 @@ class VariableBase(VariableMethods, NotedAttributes):
     def _touch(self) -> None:
         """Records that the program has changed."""
         raise NotImplementedError
+
+    def check_same(self, **declared: Any) -> None:
+        """Refuses another declaration of this variable that gives it other properties; those that are left out may be any.
+
+        Raises:
+            ShapeError, DTypeError: If it has another shape or dtype.
+            ProgramError: If it has another ``lod_level`` or ``persistable``.
+        """
+        given = {key: value for key, value in declared.items() if value is not None}
+        shape, dtype = given.get("shape", self._shape), given.get("dtype", self._dtype)
+        wanted: list[tuple[type[TstaticError], str, object, object]] = [
+            (ShapeError, "shape", self._shape, None if shape is None else tuple(map(int, shape))),
+            (DTypeError, "dtype", self._dtype, None if dtype is None else dtype_of(dtype)),
+        ]
+        wanted += [
+            (ProgramError, key, getattr(self, key), given[key]) for key in ("lod_level", "persistable") if key in given
+        ]
+        for error, what, has, asked in wanted:
+            if has is not None and has != asked:
+                raise error(
+                    f"a variable named '{self.name}' exists already with another {what}",
+                    expected=f"{what}={has}", received=f"{what}={asked}", var=self.name, op="create_var",
+                    fix="give the variable another name, or declare it as it is; block.var(name) returns it",
+                )  # fmt: skip
 
     def _repr_html_(self) -> str:
         return f"<code>{html.escape(repr(self))}</code>"
