@@ -22,7 +22,6 @@ from tests.api import surface
 from tests.api.samples import BASES, OTHERS, OWN_OTHERS, SAMPLES, Sample
 from tests.ops.sampler import sites
 from tests.parity import generate, runner
-from tests.parity import samples as described
 from tstatic import static
 from tstatic.formats.text import variable_text
 from tstatic.ir.opdef import OPS, PUBLIC_API, OpDef
@@ -95,11 +94,13 @@ class Found:
 
     Attributes:
         sampled: Whether a base call was found.
-        idle: Parameters that could be changed without an error, or not at all, and changed nothing.
+        idle: Parameters that could be changed without an error and changed nothing.
+        effective: Parameters that changed something.
     """
 
     sampled: bool = False
     idle: set[str] = field(default_factory=set)
+    effective: set[str] = field(default_factory=set)
 
 
 # ---------------------------------------------------------------------------------------------------------------- calls
@@ -110,7 +111,7 @@ def is_variable(parameter: inspect.Parameter) -> bool:
 def base_calls(path: str, function: Callable[..., Any]) -> Iterator[Arguments]:
     """Arguments of calls that may be legal, most likely first."""
     sample = SAMPLES.get(path)
-    if sample is not None:
+    if sample is not None and sample.arguments is not None:
         yield sample.arguments
         yield from sample.more
         return
@@ -119,7 +120,7 @@ def base_calls(path: str, function: Callable[..., Any]) -> Iterator[Arguments]:
     if definition is not None and definition.domain is not None:
         for shapes, attrs in sites(definition, definition.domain)[:10]:
             yield _drawn(parameters, definition, shapes, attrs)
-    for call in described.calls_of(path.removeprefix("tstatic.")):
+    for call in generate.described(path.removeprefix("tstatic.")):
         yield _described(function, call)
     for shape in SHAPES:
         yield _drawn(parameters, None, (shape,) * 5, {})
@@ -130,7 +131,9 @@ def _described(function: Callable[..., Any], call: dict[str, Any]) -> Arguments:
 
     def arguments() -> dict[str, Any]:
         builder, told = runner.Builder(paddle, unknown=False), generate.seeded(call, [0])
-        args, kwargs = builder.value(told["args"]), {k: builder.value(v) for k, v in told["kwargs"].items()}
+        # Of a class, what its objects are made with.
+        positional, named = ("init", "init_kwargs") if "init" in told else ("args", "kwargs")
+        args, kwargs = builder.value(told[positional]), {k: builder.value(v) for k, v in told[named].items()}
         return dict(inspect.signature(function).bind(*args, **kwargs).arguments)
 
     return arguments
@@ -319,6 +322,7 @@ def effects(path: str, function: Callable[..., Any], use: Any = None) -> Found:
         if not todo or legal == 3:
             break
     found.idle = todo & tried
+    found.effective = set(parameters) - todo
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -52,6 +53,19 @@ def test_parameters_have_an_effect_or_say_why_not(part: int) -> None:
         wrong += [f"{path}: {name} changes nothing" for name in sorted(found.idle - stated)]
         wrong += [f"{path}: {name} is declared without effect, but has one" for name in sorted(stated - found.idle)]
     assert wrong == [], "implement these, or declare them with @no_effect"
+
+
+@pytest.mark.slow
+def test_a_sample_says_what_nothing_else_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments that signatures, domains or the calls compared with Paddle give as well are not written down twice."""
+    twice = []
+    for path, sample in list(SAMPLES.items()):
+        if sample.call is None and sample.arguments is not None:
+            found = _found(path, things()[path])
+            monkeypatch.setitem(SAMPLES, path, replace(sample, arguments=None, more=()))
+            twice += [path] * (_found(path, things()[path]) == found)
+            monkeypatch.setitem(SAMPLES, path, sample)
+    assert twice == [], "leave out the arguments of these in tests/api/samples.py"
 
 
 def test_samples_are_those_of_public_names() -> None:

@@ -377,6 +377,14 @@ def sampled() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def described(path: str) -> list[dict[str, Any]]:
+    """The calls that are written down for a public path below ``paddle``, of whichever kind it is."""
+    kind, _, name = path.rpartition(".")
+    own = {"": samples.TENSOR, "nn": samples.LAYERS, "nn.functional": samples.FUNCTIONAL, "linalg": samples.LINALG}.get(kind, {})
+    rest = (namespace_samples.SAMPLES, samples.STATIC, attribute_samples.SAMPLES, fluid_samples.SAMPLES)
+    return [*own.get(name, []), *(call for table in rest for call in table.get(path, []))]
+
+
 def inherited(path: str, function: Any) -> list[dict[str, Any]]:
     """Calls of what has none of its own: a layer of an activation takes one tensor; `tanh_` is called as `tanh` is."""
     name = path.rpartition(".")[2]

@@ -1314,12 +1314,3 @@ PROGRAMS: dict[str, list[Data]] = {
         "dropout_of_two_runs": (),
     }.items()
 }
-
-
-def calls_of(path: str) -> list[Data]:
-    """The described calls of a function by its public path."""
-    if path.startswith("nn.functional."):
-        return FUNCTIONAL.get(path.removeprefix("nn.functional."), [])
-    if path.startswith("linalg."):
-        return LINALG.get(path.removeprefix("linalg."), [])
-    return [*TENSOR.get(path, []), *STATIC.get(path, [])]

@@ -322,7 +322,7 @@ class Block(NotedAttributes):
         name = names.generate("_generated_var") if name is None else name
         initializer, kind = kwargs.pop("initializer", None), kwargs.pop("type", None)
         if (var := self.vars.get(name)) is not None:
-            var.check_same(**kwargs)
+            var._check_same(**kwargs)
         else:
             kind = (kind if isinstance(kind, str | None) else getattr(kind, "name", "").lower()) or "dense_tensor"
             var = self.vars[name] = Variable(self, name, type=kind, where=user_line(), **kwargs)

@@ -57,7 +57,7 @@ class VariableBase(VariableMethods, NotedAttributes):
         """Records that the program has changed."""
         raise NotImplementedError
 
-    def check_same(self, **declared: Any) -> None:
+    def _check_same(self, **declared: Any) -> None:
         """Refuses another declaration of this variable that gives it other properties; those that are left out may be any.
 
         Raises:

@@ -107,7 +107,8 @@ def deformable_conv(
     function = "deformable_conv"
     if check_type(modulated, bool, "modulated", function):
         check_variable(mask, "mask", function)
+    groups, deformable_groups = (1 if count is None else count for count in (groups, deformable_groups))
     return deform_conv2d(
-        input, offset, mask if modulated else None, num_filters, filter_size, stride, padding, dilation, groups or 1,
-        deformable_groups or 1, weight_attr=param_attr, bias_attr=bias_attr, name=name,
+        input, offset, mask if modulated else None, num_filters, filter_size, stride, padding, dilation, groups,
+        deformable_groups, weight_attr=param_attr, bias_attr=bias_attr, name=name,
     )  # fmt: skip
