@@ -160,7 +160,9 @@ SAMPLES |= {
         },
         {"func": [lambda: round], "backward_func": [lambda: round]},
     ),
-    "tstatic.static.nn.Assert": Sample(lambda: {"cond": data((1,), "bool", "c")}),
+    "tstatic.static.nn.Assert": Sample(
+        lambda: {"cond": data((1,), "bool", "c")}, {"data": [lambda: [data((2,), name="seen")]]}
+    ),
     "tstatic.static.nn.cond": Sample(
         lambda: {"pred": data((1,), "bool", "c"), "true_fn": _full(1.0), "false_fn": _full(2.0)},
         {"true_fn": [lambda: _full(3.0)], "false_fn": [lambda: _full(4.0)]},

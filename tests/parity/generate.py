@@ -380,7 +380,9 @@ def sampled() -> dict[str, list[dict[str, Any]]]:
 def described(path: str) -> list[dict[str, Any]]:
     """The calls that are written down for a public path below ``paddle``, of whichever kind it is."""
     kind, _, name = path.rpartition(".")
-    own = {"": samples.TENSOR, "nn": samples.LAYERS, "nn.functional": samples.FUNCTIONAL, "linalg": samples.LINALG}.get(kind, {})
+    own = {"": samples.TENSOR, "nn": samples.LAYERS, "nn.functional": samples.FUNCTIONAL, "linalg": samples.LINALG}.get(
+        kind, {}
+    )
     rest = (namespace_samples.SAMPLES, samples.STATIC, attribute_samples.SAMPLES, fluid_samples.SAMPLES)
     return [*own.get(name, []), *(call for table in rest for call in table.get(path, []))]
 
