@@ -58,11 +58,24 @@ def flat_of(outs: Any) -> list[Any]:
     return [a for out in outs if out is not None for a in flat(out)]
 
 
+# What numpy hands to BLAS and LAPACK; `@` on two arrays does, too, and cannot be watched.
+PRODUCTS = (
+    *((np, name) for name in ("dot", "einsum", "inner", "matmul", "tensordot", "vdot", "vecdot")),
+    *((np.linalg, name) for name in np.linalg.__all__ if inspect.isroutine(getattr(np.linalg, name))),
+)
+
+
 @pytest.mark.parametrize("type", BOUND)
-def test_bind(type: str) -> None:
+def test_bind(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is bound can be replayed; a reference that multiplies matrices says that it uses BLAS."""
     definition = op_def(type)
+    called: list[str] = []
+    for module, name in () if definition.uses_blas else PRODUCTS:
+        product = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, product=product, **k: called.append(type) or product(*a, **k))
     for sample in samples(definition, 4, limit=8):
         check_bind(definition, sample)
+    assert called == [], f"state uses_blas=True in the definition of '{type}'"
 
 
 def _bad_calls(fault: str) -> Any:
@@ -80,26 +93,3 @@ def test_bad_references_are_found(fault: str) -> None:
     sample = Sample((np.array([1.0, 2.0]),), {}, "float64", "contiguous", "contiguous")
     with pytest.raises(AssertionError, match="run after binding differs"):
         check_bind(definition, sample)
-
-
-# What numpy hands to BLAS and LAPACK; `@` on two arrays does, too, and cannot be watched.
-PRODUCTS = (
-    *((np, name) for name in ("dot", "einsum", "inner", "matmul", "tensordot", "vdot", "vecdot")),
-    *((np.linalg, name) for name in np.linalg.__all__ if inspect.isroutine(getattr(np.linalg, name))),
-)
-
-
-@pytest.mark.parametrize("type", BOUND)
-def test_an_op_whose_reference_multiplies_matrices_says_that_it_uses_blas(
-    type: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    definition = op_def(type)
-    if definition.uses_blas:
-        return
-    called: list[str] = []
-    for module, name in PRODUCTS:
-        product = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *a, product=product, **k: called.append(type) or product(*a, **k))
-    for sample in samples(definition, 4, limit=8):
-        run(definition, sample)
-    assert called == [], f"state uses_blas=True in the definition of '{type}'"

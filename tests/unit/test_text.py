@@ -20,7 +20,7 @@ from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.formats.parse import parse
 from tstatic.formats.schema import BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
 from tstatic.formats.text import name_text, role_text, value_text
-from tstatic.ir.opdef import OPS, REQUIRED
+from tstatic.ir.opdef import OPS, REQUIRED, OpDef
 from tstatic.ir.program import Operator, Program
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 
@@ -41,9 +41,13 @@ def test_print_and_parse_keep_everything(program: Program, with_details: bool) -
     assert restored.to_string(True, with_details) == text
 
 
-@pytest.mark.parametrize("definition", OPS.values(), ids=lambda c: c.type)
 @pytest.mark.parametrize("given", [True, False], ids=["given", "default"])
-def test_every_op_reads_back(definition: Any, given: bool) -> None:
+def test_every_op_reads_back(given: bool) -> None:
+    assert [type for type, definition in OPS.items() if not _reads_back(definition, given)] == []
+
+
+def _reads_back(definition: OpDef, given: bool) -> bool:
+    """Returns whether a program with one op is as it was, as text and as a file."""
     program = Program()
     block = program.global_block()
     block.create_var(name="x", shape=[2], dtype="float32")
@@ -59,8 +63,8 @@ def test_every_op_reads_back(definition: Any, given: bool) -> None:
     inputs = {s.name: ("x", "x") if s.many else ("x",) for s in definition.inputs}
     outputs = {s.name: ("x",) for s in definition.outputs}
     block.ops.append(Operator(block, definition.type, inputs, outputs, attrs))
-    assert canonical(parse(str(program))) == canonical(program)
-    assert canonical(Program.parse_from_string(program.desc.serialize_to_string())) == canonical(program)
+    again = parse(str(program)), Program.parse_from_string(program.desc.serialize_to_string())
+    return all(canonical(one) == canonical(program) for one in again)
 
 
 def test_a_training_program_reads_back() -> None:
