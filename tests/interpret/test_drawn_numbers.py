@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -115,6 +116,9 @@ def test_halves_are_those_of_the_generator(key: RngKey, first: int, own: int) ->
         assert got.tolist() == [wanted[24 * row :][:16] for row in range(4)]
 
 
+ON_TORCH = "torch" in os.environ.get("TSTATIC_CPU_BACKEND", "")
+"""Whether operators that are not fused run through torch."""
+
 DTYPES = st.sampled_from(["float32", "float64", "float16", "bfloat16"])
 SHAPES = st.lists(st.integers(1, 9), min_size=0, max_size=3).map(tuple)
 
@@ -184,6 +188,9 @@ def test_fused_programs_give_the_bits_of_unfused_ones(switch: str) -> None:
     def check(recipe: Recipe) -> None:
         plain, _ = drawing_programs.run(recipe, None)
         fused, compiled = drawing_programs.run(recipe, only(switch))
+        if ON_TORCH:
+            # There relu leaves -0 as it is (docs/differences.md); a sum with 0 takes its sign away.
+            plain, fused = ([np.add(a, 0, dtype=a.dtype) for a in some] for some in (plain, fused))
         assert same_bits(fused, plain), recipe
         assert not any(step.op.definition.random for step in compiled.plan.steps), recipe
         drawn.extend(drawing(compiled))
@@ -276,7 +283,8 @@ def test_along_rows_the_same_elements_are_dropped(length: int) -> None:
     assert sorted(drawing(compiled)) == ["dropout", "dropout", "dropout_grad", "dropout_grad"]
     for a, b in zip(fused, plain, strict=True):
         assert np.array_equal(a == 0, b == 0)
-        np.testing.assert_allclose(a, b, 1e-5, 4e-6)
+        # Of the gradient torch's layer_norm is 4.3e-5 off float64 here, kernels and references 0.7e-5.
+        np.testing.assert_allclose(a, b, 1e-5, 5e-5 if ON_TORCH else 4e-6)
 
 
 @pytest.mark.parametrize(("dtype", "run"), [("float32", 4), ("bfloat16", 8), ("float64", 0)])
