@@ -108,7 +108,7 @@ def test_what_has_not_changed_is_known() -> None:
     kernels = {f"k{i}": dataclasses.replace(source, text=f"{source.text}\nN = {i}") for i in range(40)}
     digests = {name: golden.digest(one) for name, one in kernels.items()}
     known = golden.unchanged(kernels, digests)
-    # The tenth that is compiled in any case depends on the sources alone.
+    # The twentieth that is compiled in any case depends on the sources alone.
     assert 30 <= len(known) < 40
     assert golden.unchanged(kernels, {}) == set()
     commented = {n: dataclasses.replace(k, text=f'"""Line 7."""\n{k.text}  # 8') for n, k in kernels.items()}
