@@ -192,7 +192,10 @@ def samples(
 
 
 def backward_sample(definition: OpDef, forward: OpDef, sample: Sample, rng: np.random.Generator, turn: int) -> Sample:
-    """Inputs of a backward op: the forward op's inputs and outputs, and random incoming gradients."""
+    """Inputs of a backward op: the forward op's inputs and outputs, and random incoming gradients.
+
+    In odd turns gradients that may lack do: of several, each is the only one in one turn of as many.
+    """
     outs = run(forward, sample)
     named: dict[str, Any] = {}
     for slot, value in zip((*forward.inputs, *forward.outputs), (*sample.ins, *outs), strict=True):
@@ -210,7 +213,8 @@ def backward_sample(definition: OpDef, forward: OpDef, sample: Sample, rng: np.r
         ins.append(value)
     cotangents = [i for i, s in enumerate(definition.inputs) if s.name.endswith(GRAD)]
     if all(ins[i] is None for i in cotangents):
-        ins[cotangents[0]] = named.get(definition.inputs[cotangents[0]].name)
+        only = cotangents[turn // 2 % len(cotangents)]
+        ins[only] = named.get(definition.inputs[only].name)
     return replace(sample, ins=tuple(ins), attrs={n: v for n, v in sample.attrs.items() if n in definition.attrs})
 
 

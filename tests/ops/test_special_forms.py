@@ -93,6 +93,8 @@ def drawn(definition: OpDef, kind: str, turns: int = TURNS, count: int | None = 
     assert domain is not None
     widths = [t for t in ("float32", "float64") if t in domain.floats]
     places = list(enumerate(sites(forward, domain)[:count]))
+    # Of several gradients, each arrives alone, too.
+    turns += sum(slot.name.endswith(GRAD) for slot in definition.inputs) > 1
     for turn in range(turns if widths else 0):
         for site, (shapes, attrs) in places:
             rng = test_seed("special forms", forward.type, kind, site, turn)
@@ -113,7 +115,7 @@ def drawn(definition: OpDef, kind: str, turns: int = TURNS, count: int | None = 
             if definition is forward:
                 yield sample
                 continue
-            back = backward_sample(definition, forward, sample, rng, turn)
+            back = backward_sample(definition, forward, sample, rng, turn + site)
             arriving = [
                 map_arrays(lambda a, r=rng: mixed(a, kind, False, r), v) if s.name.endswith(GRAD) else v
                 for s, v in zip(definition.inputs, back.ins, strict=True)

@@ -248,7 +248,8 @@ def _grad_lower(
             ignored = y == ignore_index
             at, weight = torch.where(ignored, 0, y).long(), torch.where(ignored, 0, weight)
             picked = torch_wide(p.gather(axis, at)) if p.numel() else weight
-            own = (picked - 1) * weight if use_softmax else -weight / picked.clamp(min=tiny)
+            # A weight less itself is 0, or NaN if it is infinite: there the reference subtracts an infinity from another.
+            own = (picked - 1) * weight + (weight - weight) if use_softmax else -weight / picked.clamp(min=tiny)
         if ds is None and at is not None:
             # One product for all classes, rounded as it is written.
             dlogits = torch.mul(p, weight, out=dlogits) if use_softmax else dlogits.zero_()
@@ -265,15 +266,17 @@ def _grad_lower(
             if soft_label and weight is not None:
                 total -= y / wide.clamp(min=tiny) * weight
         elif p.numel():
-            # What is the same for a whole row, times the probability, and the label's own part.
-            whole = 0 if weight is None else weight * y.sum(axis, keepdim=True) if soft_label else weight
-            if ds is None:
-                torch.mul(wide, whole, out=total)
-            else:
-                whole = whole - torch.mul(wide, ds, out=total).sum(axis, keepdim=True)
+            soft = soft_label and weight is not None
+            if ds is not None:
+                # What is the same for a whole row, times the probability.
+                whole = torch.mul(wide, ds, out=total).sum(axis, keepdim=True).neg_()
+                whole = whole if soft or weight is None else whole + weight
                 torch.add(ds, whole, out=total).mul_(wide)
-            if soft_label and weight is not None:
-                total.addcmul_(torch_wide(y), weight, value=-1)
+            if soft:
+                # The weight comes last: infinite, it would be less infinity in each class otherwise.
+                own_part = torch.mul(wide, y.sum(axis, keepdim=True), out=total if ds is None else None)
+                own_part.sub_(torch_wide(y)).mul_(weight)
+                total = own_part if ds is None else total.add_(own_part)
         if at is not None and p.numel():
             total.scatter_add_(axis, at, -weight if use_softmax else own)
         if shared:
