@@ -93,7 +93,7 @@ $(TRITON36)/.made: constraints-device.txt
 
 triton36: $(TRITON36)/.made  ## Make the environment whose older triton compiles kernels, too.
 
-kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile changed kernels and a twentieth of the rest for chips that need not be here.
+kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile changed kernels, a twentieth of the rest, for chips that need not be here.
 	@$(BIN)/python -m pytest -n 0 tests/kernels $(ARGS)
 
 proof-kernels: $(VENV)/.dev $(TRITON36)/.made  ## The same with 2,000 random kernels, every chip and every disassembly (hours).
