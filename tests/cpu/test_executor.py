@@ -15,6 +15,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.nets import regression, rows, state
+from tests.helpers.patience import HANG, pace
 from tstatic import fluid, static
 from tstatic.devices.cpu import blas
 from tstatic.errors import (
@@ -473,10 +474,10 @@ def test_a_child_forked_in_the_middle_of_a_step_of_another_thread_runs_and_saves
         static.py_func(wait, x, y)
     stuck = threading.Thread(target=exe.run, args=(blocked, {"x": rows(2)}, [y]))
     stuck.start()
-    assert inside.wait(30.0)
+    assert inside.wait(HANG)
     child = os.fork()
     if child == 0:
-        signal.alarm(20)  # ends a child that hangs
+        signal.alarm(int(20 * pace()))  # ends a child that hangs
         try:
             static.Executor(paddle.CPUPlace()).run(main, feed={"x": rows(2)}, fetch_list=[loss])
             static.save(main, str(tmp_path / "m"))
