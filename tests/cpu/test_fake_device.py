@@ -21,6 +21,7 @@ from numpy.lib.array_utils import byte_bounds
 import tstatic as paddle
 from tests.cpu.test_seeds import ALL, OWN, _changed_imports, _with_cpu
 from tests.helpers.drawn import PLAIN
+from tests.helpers.patience import HANG, pace
 from tests.helpers.soak import SOAK, shards
 from tests.parallel.golden import ROWS, Training, net, strategy
 from tests.parallel.test_equality import EVERY_FUSION, Nets, batch_of
@@ -412,11 +413,11 @@ def test_late_work_that_hangs_names_its_replica_and_not_one_that_is_slow(
     at: str, hanging: int, slow: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each thread may run the work of any replica, so all of them may wait for the one that hangs."""
-    release, armed = threading.Event(), threading.Event()
+    release, armed, times = threading.Event(), threading.Event(), pace()
 
     def wait(x: Any) -> Any:
         if armed.is_set():
-            release.wait({hanging: 60.0, slow: 0.15}.get(int(np.array(x).flat[0]), 0.0))
+            release.wait({hanging: HANG, slow: 0.15 * times}.get(int(np.array(x).flat[0]), 0.0))
         return np.array(x)
 
     main, startup = static.Program(), static.Program()
@@ -430,14 +431,14 @@ def test_late_work_that_hangs_names_its_replica_and_not_one_that_is_slow(
         if at == "after the collectives":
             through(main, x, wait, None)
     feed = {"X": np.repeat(np.arange(3, dtype=np.float32), 6).reshape(6, 3)}
-    monkeypatch.setattr(replica_threads, "GRACE", 0.4)
+    monkeypatch.setattr(replica_threads, "GRACE", 0.4 * times)
     with fake(hanging), static.scope_guard(static.Scope()):
         exe = static.Executor("cpu")
         exe.run(startup)
         parts = static.CompiledProgram(main).with_data_parallel(loss.name, places=["cpu"] * 3)
         exe.run(parts, feed=feed, fetch_list=[loss])
         armed.set()
-        paddle.set_flags({"FLAGS_step_timeout_s": 0.05})
+        paddle.set_flags({"FLAGS_step_timeout_s": 0.05 * times})
         try:
             with pytest.raises(DeviceError, match=f"replica {hanging} of 3 did not finish") as caught:
                 exe.run(parts, feed=feed, fetch_list=[loss])
