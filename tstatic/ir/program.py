@@ -50,7 +50,6 @@ class Variable(VariableBase):
 
     block: Block
     need_check_feed: bool
-    lod_level: int
     type: str
     made_at: Where | None
     initialised: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -41,6 +41,7 @@ class VariableBase(VariableMethods, NotedAttributes):
 
     name: str
     is_data: bool
+    lod_level: int
     # Names of the variables of row offsets, from the outermost level of sequences inwards (``ir/lod.py``).
     lod: tuple[str, ...] = ()
     _shape: Shape | None
@@ -64,20 +65,18 @@ class VariableBase(VariableMethods, NotedAttributes):
             ShapeError, DTypeError: If it has another shape or dtype.
             ProgramError: If it has another ``lod_level`` or ``persistable``.
         """
-        given = {key: value for key, value in declared.items() if value is not None}
-        shape, dtype = given.get("shape", self._shape), given.get("dtype", self._dtype)
-        wanted: list[tuple[type[TstaticError], str, object, object]] = [
-            (ShapeError, "shape", self._shape, None if shape is None else tuple(map(int, shape))),
-            (DTypeError, "dtype", self._dtype, None if dtype is None else dtype_of(dtype)),
-        ]
-        wanted += [
-            (ProgramError, key, getattr(self, key), given[key]) for key in ("lod_level", "persistable") if key in given
-        ]
-        for error, what, has, asked in wanted:
-            if has is not None and has != asked:
+        properties: dict[str, tuple[type[TstaticError], object, Callable[[Any], object]]] = {
+            "shape": (ShapeError, self._shape, lambda shape: tuple(map(int, shape))),
+            "dtype": (DTypeError, self._dtype, dtype_of),
+            "lod_level": (ProgramError, self.lod_level, int),
+            "persistable": (ProgramError, self.persistable, bool),
+        }
+        for what, (error, has, read) in properties.items():
+            given = declared.get(what)
+            if given is not None and has is not None and read(given) != has:
                 raise error(
                     f"a variable named '{self.name}' exists already with another {what}",
-                    expected=f"{what}={has}", received=f"{what}={asked}", var=self.name, op="create_var",
+                    expected=f"{what}={has}", received=f"{what}={read(given)}", var=self.name, op="create_var",
                     fix="give the variable another name, or declare it as it is; block.var(name) returns it",
                 )  # fmt: skip
 
