@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -42,7 +41,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.helpers import costs, time_left
+from tests.helpers import collector, costs, time_left
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags, logs, places, records
 from tstatic.ir import declare
@@ -50,23 +49,25 @@ from tstatic.runtime import scope
 
 draw_plainly()
 
+READ_SOURCES = {"measures", "source"}
+"""Helpers that read the library's sources."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Says once a minute how long the rest takes, and measures what it costs where it is asked to."""
     time_left.register(config)
     costs.register(config)
-
-
-def pytest_collection_finish() -> None:
-    """Has the collector leave out what lives to the end: a million objects of modules and tests, half a second each time."""
-    gc.freeze()
+    collector.register(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves out what looks at the numpy device while CPU places run on another one.
+    """Puts tests that read the library's sources first, and leaves out what looks at the numpy device elsewhere.
+
+    A tree of a file is made once per process: side by side, most of these tests run in one.
 
     The marker says why, and may name the only backends (``not_on``) under which it does so, alone or with another (``fake+torch``).
     """
+    items.sort(key=lambda item: READ_SOURCES.isdisjoint(vars(getattr(item, "module", item))))
     backend = os.environ.get("TSTATIC_CPU_BACKEND") or "numpy"
     if backend not in ("numpy", "interpret"):
         for item in items:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import gc
 import json
 import os
 import signal
@@ -112,12 +111,13 @@ if __name__ == "__main__":
     import torch.distributed  # noqa: F401 - the reason for this process
 
     from tests.comm import cases, gradient_cases, nccl_cases, net_cases, port_cases, transport_cases
-    from tstatic import distributed, static  # noqa: F401 - so that ranks find them imported
+    from tests.helpers import preloaded
 
-    gc.freeze()
+    preloaded.load()
     _order = serve()
     if _order is None:
         os._exit(0)
     if not _order["whole_exit"]:
+        preloaded.leave_teardown()
         run_and_exit(_order)
     run(_order)

@@ -298,7 +298,7 @@ def numbers_without_reason(files: Mapping[str, str]) -> list[str]:
     """Constants of modules with a number in their value, and neither a comment beside or above them nor a text below."""
     found = []
     for file, text in files.items():
-        said, lines, body = comments(text), text.splitlines(), ast.parse(text).body
+        said, lines, body = comments(text), text.splitlines(), source.parsed(text).body
         for node, behind in zip(body, [*body[1:], None], strict=True):
             if not isinstance(node, ast.Assign | ast.AnnAssign) or not _has_number(node.value):
                 continue
@@ -323,7 +323,7 @@ def _step(count: int, size: int) -> int:
 def code_lines(text: str) -> int:
     """Lines of a file without docstrings, comments and blank lines: what explains is not held against the code."""
     explains: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in source.walk(source.parsed(text)):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             explains.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     shown = [line.strip() for i, line in enumerate(text.splitlines(), 1) if i not in explains]
@@ -348,8 +348,7 @@ def wing_of(file: str) -> str:
 @cache
 def code_by_file() -> Mapping[str, int]:
     """Path below the root -> lines without docstrings, comments and blank lines; generated stubs are not counted."""
-    files = PACKAGE.rglob("*.py")
-    return {str(f.relative_to(ROOT)): code_lines(f.read_text(encoding="utf-8")) for f in files}
+    return {str(f.relative_to(ROOT)): code_lines(source.text(f)) for f in source.files()}
 
 
 @cache

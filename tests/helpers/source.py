@@ -22,9 +22,14 @@ def text(path: Path) -> str:
 
 
 @cache
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a text, usually a file's; nobody may change it."""
+    return ast.parse(text)
+
+
 def tree(path: Path) -> ast.Module:
-    """The syntax tree of a file; nobody may change it."""
-    return ast.parse(text(path))
+    """The syntax tree of a file."""
+    return parsed(text(path))
 
 
 @cache

@@ -22,14 +22,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.helpers import child
+from tests.helpers import child, preloaded
 from tests.helpers.patience import HANG
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags
-from tstatic.errors import MissingPackageError
-
-with contextlib.suppress(MissingPackageError):  # where the library is tried without its tools
-    import tstatic.testing  # noqa: F401 - what scripts import, loaded once
 
 ROOT = Path(__file__).parents[2]
 
@@ -137,6 +133,7 @@ def _become(order: Mapping[str, Any]) -> None:
 def _run_and_exit(order: Mapping[str, Any]) -> None:
     """Runs a script and ends with its exit code: exit hooks run, modules are not torn down."""
     code: Any = 0
+    preloaded.leave_teardown()
     try:
         _become(order)
         if order["module"]:
@@ -175,6 +172,7 @@ def _wait(pid: int, seconds: float) -> int | None:
 def serve(lines: Iterable[str]) -> None:
     """Answers each order with an exit code."""
     draw_plainly()
+    preloaded.load()
     answers = os.fdopen(os.dup(1), "w")
     for line in lines:
         order = json.loads(line)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.helpers import source
 from tests.ops.sampler import Sample, backward_sample, has_backward_op, map_arrays, run, samples, sites
 from tstatic.errors import TstaticError
 from tstatic.ir.opdef import OPS, REQUIRED, OpDef, op_def
@@ -231,10 +232,10 @@ def _named(definition: OpDef, name: str) -> bool:
 
 
 @functools.cache
-def _entries(source: str) -> frozenset[str]:
+def _entries(text: str) -> frozenset[str]:
     """Texts that a module looks up: ``attrs["name"]`` and ``attrs.get("name")``."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in source.walk(source.parsed(text)):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             found.add(node.slice)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":

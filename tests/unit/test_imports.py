@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import child
+from tests.helpers import child, source
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tstatic"
-FILES = sorted(PACKAGE.rglob("*.py"))
+FILES = source.files()
 # What may be imported inside a function: large, optional, or slow and needed by one rare call only.
 LAZY = {"torch", "triton", "scipy", "matplotlib", "sklearn", "hypothesis", "rich", "typer", "graphviz", "importlib",
         "platformdirs", "msgspec", "safetensors", "threadpoolctl", "PIL", "cv2", "difflib", "tensorboardX", "onnx",
@@ -36,12 +36,12 @@ APART = {"tstatic.fluid.as_paddle", "tstatic.__main__", "tstatic.tools.cli", "ts
          "tstatic.fusion.codegen.text.prelude", "tstatic.formats.parse", "tstatic.formats.header"}  # fmt: skip
 
 
-def lazy_imports(source: str) -> set[str]:
+def lazy_imports(text: str) -> set[str]:
     """Returns the top-level packages that are imported inside functions."""
     found: set[str] = set()
-    for function in ast.walk(ast.parse(source)):
+    for function in source.walk(source.parsed(text)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
+            for node in source.walk(function):
                 if isinstance(node, ast.Import):
                     found |= {alias.name.partition(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom):
@@ -53,7 +53,7 @@ def test_imports_stand_at_the_top() -> None:
     wrong = {}
     for file in FILES:
         path = file.relative_to(ROOT).as_posix()
-        if more := lazy_imports(file.read_text(encoding="utf-8")) - LAZY - LAZY_PARTS.get(path, set()):
+        if more := lazy_imports(source.text(file)) - LAZY - LAZY_PARTS.get(path, set()):
             wrong[path] = more
     assert wrong == {}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tstatic
+from tests.helpers import source
 from tstatic import locks
 
 PACKAGE = Path(tstatic.__file__).parent
@@ -73,9 +74,11 @@ def test_expressions_and_modules_are_those_of_ast() -> None:
 def test_nothing_that_runs_in_threads_parses_without_the_lock() -> None:
     bare = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path in PACKAGE.rglob("*.py")
-        if path.relative_to(PACKAGE).parts[0] != "tools" and path.name != "locks.py" and "ast.parse" in path.read_text()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path in source.files()
+        if path.relative_to(PACKAGE).parts[0] != "tools"
+        and path.name != "locks.py"
+        and "ast.parse" in source.text(path)
+        for node in source.nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "ast.parse"
     ]
     assert bare == []

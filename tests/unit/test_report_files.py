@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.helpers import source
 from tstatic import static
 from tstatic.callbacks import CSVLogger
 from tstatic.errors import ProgramError, ReportError
@@ -94,12 +95,12 @@ def test_a_log_on_a_full_disk_is_named(tmp_path: Path) -> None:
         CSVLogger(tmp_path / "none" / "log.csv").on_train_begin()
 
 
-def writes(source: str) -> list[int]:
+def writes(text: str) -> list[int]:
     """Lines that open a file to write it, or write one as a whole."""
     found: list[int] = []
-    if not re.search(r"write_text|write_bytes|mkstemp|open\(", source):
+    if not re.search(r"write_text|write_bytes|mkstemp|open\(", text):
         return found
-    for node in ast.walk(ast.parse(source)):
+    for node in source.walk(source.parsed(text)):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

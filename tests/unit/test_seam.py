@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tstatic
-from tests.helpers import measures
+from tests.helpers import measures, source
 
 PACKAGE = Path(tstatic.__file__).parent
 SEAM = {"tstatic.devices", "tstatic.devices.base", "tstatic.devices.step", "tstatic.devices.queued"}
@@ -18,7 +18,7 @@ SEAM = {"tstatic.devices", "tstatic.devices.base", "tstatic.devices.step", "tsta
 def imported(path: Path) -> set[str]:
     """The modules that a file imports, wherever the import stands."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in source.nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
             found |= {f"{node.module}.{one.name}" for one in node.names if (PACKAGE / "devices" / f"{one.name}.py").is_file()
@@ -28,7 +28,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def lines_of_code(node: ast.AST, source: list[str]) -> int:
+def lines_of_code(node: ast.AST, shown: list[str]) -> int:
     """Lines without docstrings, comments and blanks."""
     assert isinstance(node, ast.ClassDef)
     documented: set[int] = set()
@@ -38,7 +38,7 @@ def lines_of_code(node: ast.AST, source: list[str]) -> int:
             documented |= set(range(text.lineno, (text.end_lineno or 0) + 1))
     lines = range(node.lineno, (node.end_lineno or 0) + 1)
     return sum(
-        bool(source[n - 1].strip()) and not source[n - 1].strip().startswith("#") for n in lines if n not in documented
+        bool(shown[n - 1].strip()) and not shown[n - 1].strip().startswith("#") for n in lines if n not in documented
     )
 
 

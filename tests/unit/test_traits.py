@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tstatic
+from tests.helpers import source
 from tstatic.ir import traits
 from tstatic.ir.opdef import OPS, Behaviour, GradOp, OpDef, op_def
 from tstatic.ir.traits import Activation, HostOnly, Numbers, Reason, Slots, Trait, Waits
@@ -31,11 +32,11 @@ def test_the_record_has_few_fields_and_says_those_of_backward_ops_once() -> None
 def _uses() -> dict[str, set[str]]:
     """Trait -> modules that name it."""
     found: dict[str, set[str]] = {one.__name__: set() for one in TRAITS}
-    for path in PACKAGE.rglob("*.py"):
-        text = path.read_text()
+    for path in source.files():
+        text = source.text(path)
         if "tstatic.ir.traits" not in text and "import traits" not in text:
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in source.nodes(path):
             name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
             if name in found:
                 found[name].add(str(path.relative_to(PACKAGE)))

@@ -439,6 +439,21 @@ class OpDef(Behaviour):
 
 # ------------------------------------------------------------------------------------------------------------- registry
 class _Ops(Registry[OpDef]):
+    def __init__(self) -> None:
+        super().__init__()
+        self._stating: dict[type[Trait], tuple[int, tuple[str, ...]]] = {}
+
+    def loaded_with(self, kind: type[Trait]) -> tuple[str, ...]:
+        """Returns the types of the loaded ops that state a trait, in the order in which they were loaded."""
+        changes = (
+            self.changes
+        )  # before the look: an entry that another thread adds meanwhile makes the next one look again
+        known = self._stating.get(kind)
+        if known is None or known[0] != changes:
+            known = changes, tuple(type for type, definition in [*self.loaded.items()] if definition.has(kind))
+            self._stating[kind] = known
+        return known[1]
+
     def __getitem__(self, type: str) -> OpDef:
         # A backward op is registered with its forward op: if that one is there, no other module has to be searched.
         stem = type
@@ -447,7 +462,7 @@ class _Ops(Registry[OpDef]):
         return self.loaded[type] if stem in self.loaded else super().__getitem__(type)
 
 
-OPS: Registry[OpDef] = _Ops()
+OPS = _Ops()
 
 
 def register(definition: OpDef, backward: GradOp | None = None) -> OpDef:

@@ -169,10 +169,12 @@ class Registry(MutableMapping[str, V]):
 
     Attributes:
         loaded: The entries of the modules that are imported already, and of those whose import is under way or failed.
+        changes: How often an entry was added, replaced or removed: what is derived from ``loaded`` is kept with this number.
     """
 
     def __init__(self) -> None:
         self.loaded: dict[str, V] = {}
+        self.changes = 0
         # The globals of the bodies that registered them: each execution of a module has its own.
         self._bodies: dict[str, dict[str, Any]] = {}
 
@@ -190,7 +192,7 @@ class Registry(MutableMapping[str, V]):
         if module.startswith("tstatic."):
             _registered[key] = module
         self._bodies[key] = body
-        self.loaded[key] = value
+        self[key] = value
 
     def find(self, key: str) -> V | None:
         """Returns the entry if it is loaded or in the index; ``None`` says nothing about other modules.
@@ -234,9 +236,11 @@ class Registry(MutableMapping[str, V]):
 
     def __setitem__(self, key: str, value: V) -> None:
         self.loaded[key] = value
+        self.changes += 1
 
     def __delitem__(self, key: str) -> None:
         del self.loaded[key]
+        self.changes += 1
 
     def __iter__(self) -> Iterator[str]:
         """Iterates in sorted order, whatever was loaded first."""

@@ -93,7 +93,7 @@ def one(entry: object) -> str | None:
 def activations() -> tuple[str, ...]:
     """Returns the types of the ops that are loaded and whose definitions say that they are activations."""
     # Those of a program are loaded; to load all takes half a second.
-    return tuple(type for type, definition in [*OPS.loaded.items()] if definition.has(Activation))
+    return OPS.loaded_with(Activation)
 
 
 def activation_grads() -> tuple[str, ...]:

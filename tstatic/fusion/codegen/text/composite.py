@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from tstatic.fusion.codegen.define import define, works_on_rows
 from tstatic.fusion.codegen.kernel import (
@@ -105,7 +106,8 @@ def compose(
     )  # fmt: skip
 
 
-def _renamed(code: str, number: int) -> tuple[str, set[str]]:
+@lru_cache(64)  # a net's layers have the same parts, and the tree of a module takes milliseconds
+def _renamed(code: str, number: int) -> tuple[str, frozenset[str]]:
     """Returns the functions of a part's module under names of its own, and the functions of the prelude that they call."""
     tree = parse_module(code)
     shared = prelude_functions()
@@ -116,7 +118,8 @@ def _renamed(code: str, number: int) -> tuple[str, set[str]]:
     for row, column in sorted((place for node in defined for place in _uses(node, own)), reverse=True):
         line = lines[row - 1]
         lines[row - 1] = f"{line[:column]}part{number}_{line[column:]}"
-    done, called = [], set()
+    done: list[str] = []
+    called: set[str] = set()
     for node in defined:
         if node.name not in own:
             continue
@@ -125,7 +128,7 @@ def _renamed(code: str, number: int) -> tuple[str, set[str]]:
         lines[at] = re.sub(rf"^def {node.name}\b", f"def part{number}_{node.name}", lines[at])
         done.append("\n".join(lines[first - 1 : node.end_lineno]))
         called |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & shared
-    return "\n\n\n".join(done), called
+    return "\n\n\n".join(done), frozenset(called)
 
 
 def _uses(function: ast.FunctionDef, own: set[str]) -> set[tuple[int, int]]:
