@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from tstatic.fusion.codegen.text.launched import Launched, which_runs_where
@@ -158,21 +159,27 @@ def _placed(op: FrozenOp) -> str:
     return f"{op.type}  at {op.where[0].rsplit('/', 1)[-1]}:{op.where[1]}" if op.where else op.type
 
 
+@lru_cache(256)  # programs that are compiled again have the same kernels, and so have the layers of a net
+def _functions(code: str) -> Mapping[str, tuple[str, ...]]:
+    """Returns the functions of a module with the names of their parameters."""
+    nodes = [node for node in parse_module(code).body if isinstance(node, ast.FunctionDef)]
+    return {node.name: tuple(one.arg for one in node.args.args) for node in nodes}
+
+
 def _parameters(
     code: str, launches: Iterable[Told], memory: Callable[[str, Mapping[str, Sequence[str]]], str]
 ) -> dict[str, dict[str, str]]:
     """Returns function -> parameter -> its meaning; of a parameter that is what it was in a function before, nothing."""
-    nodes = {n.name: n for n in parse_module(code).body if isinstance(n, ast.FunctionDef)}
+    functions = _functions(code)
     found: dict[str, dict[str, str]] = {}
     told: set[tuple[str, str | None]] = set()
     for launch in launches:
         # Products that the library makes are not functions of the module.
-        if launch.function in found or launch.function not in nodes:
+        if launch.function in found or launch.function not in functions:
             continue
         arguments = iter(launch.arguments)
         entries = found[launch.function] = {}
-        for parameter in nodes[launch.function].args.args:
-            name = parameter.arg
+        for name in functions[launch.function]:
             given = None if name in launch.constants else next(arguments)
             key = name, given if isinstance(given, str) else None
             if key not in told:
