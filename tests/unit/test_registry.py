@@ -18,6 +18,7 @@ from tests.helpers.measures import module_of
 from tstatic.ir import registry
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import OPS
+from tstatic.ir.traits import Activation
 
 ROOT = Path(__file__).parents[2]
 MODULES = {module_of(str(f.relative_to(ROOT))): f for f in (ROOT / "tstatic").rglob("*.py")}
@@ -178,6 +179,7 @@ def threads():
             ready.wait()
             import tstatic as paddle
             from tstatic.ir.opdef import OPS
+from tstatic.ir.traits import Activation
             assert callable(getattr(paddle.nn.functional, name)), name
             assert OPS["tanh"].type == "tanh" and callable(paddle.static.Program.state_dict)
             assert len(OPS) > 400 and callable(paddle.nn.Transformer)
@@ -325,6 +327,21 @@ def own() -> registry.Registry[int]:
     made.add("b", 2)
     made.add("a", 1)
     return made
+
+
+def test_ops_with_a_trait_follow_what_is_registered() -> None:
+    activation, other = OPS["relu"], OPS["matmul_v2"]
+    before = OPS.loaded_with(Activation)
+    assert "relu" in before
+    assert OPS.loaded_with(Activation) is before, "nothing has changed, so that nothing is looked through"
+    OPS["made_up"] = activation
+    try:
+        assert {*OPS.loaded_with(Activation)} == {*before, "made_up"}
+        OPS["made_up"] = other
+        assert {*OPS.loaded_with(Activation)} == {*before}
+    finally:
+        del OPS["made_up"]
+    assert OPS.loaded_with(Activation) == before
 
 
 def test_a_registry_is_a_mapping_in_sorted_order(own: registry.Registry[int]) -> None:
