@@ -328,26 +328,31 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def stale() -> list[str]:
-    """Returns the names of the pages that do not say what their source says."""
-    return [
-        name
-        for name, make in PAGES.items()
-        if not (HERE / name).exists() or (HERE / name).read_text(encoding="utf-8") != make()
-    ]
+def stale(names: Iterable[str] = PAGES) -> dict[str, str]:
+    """Returns the pages that do not say what their source says: name -> text."""
+    texts = {name: PAGES[name]() for name in names}
+    return {
+        name: text
+        for name, text in texts.items()
+        if not (HERE / name).exists() or (HERE / name).read_text(encoding="utf-8") != text
+    }
 
 
 def main() -> int:
     """Writes what is stale, or with ``--check`` names it and returns 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is stale")
-    check = parser.parse_args().check
-    names = stale()
-    for name in names:
-        print(f"{name} is stale; run `make docs`" if check else f"wrote docs/{name}")
-        if not check:
-            (HERE / name).write_text(PAGES[name](), encoding="utf-8")
-    return int(check and bool(names))
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}; by default all")
+    given = parser.parse_args()
+    unknown = [name for name in given.pages if name not in PAGES]
+    if unknown:
+        parser.error(f"no generated page is called {unknown[0]}; there are {', '.join(PAGES)}")
+    found = stale(given.pages or PAGES)
+    for name, text in found.items():
+        print(f"{name} is stale; run `make docs`" if given.check else f"wrote docs/{name}")
+        if not given.check:
+            (HERE / name).write_text(text, encoding="utf-8")
+    return int(given.check and bool(found))
 
 
 if __name__ == "__main__":

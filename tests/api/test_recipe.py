@@ -42,11 +42,13 @@ def python(project: Path, *arguments: str, **environ: str) -> subprocess.Complet
 
 
 SCRIPTS = """
-import os, runpy
+import os, runpy, sys
 from tstatic.tools.cli.op import op
 print(op("exp2").data["triton"]["text"].rpartition("@triton.jit")[2])
 print("missing:", {title: form["none"] for title, form in op("exp2").data.items() if title != "op" and "none" in form})
-for script in ("tests/api/regenerate.py", "docs/regenerate.py"):
+# Of the pages those that tell of ops: the others cost a quarter of a minute.
+for script, *pages in (("tests/api/regenerate.py",), ("docs/regenerate.py", "ops.md", "api.md")):
+    sys.argv = [script, *pages]
     try:
         runpy.run_path(os.path.abspath(script), run_name="__main__")
     except SystemExit as ended:

@@ -30,10 +30,10 @@ from tstatic.fusion.engine import cache
 from tstatic.target import H200, TINY
 
 FUSION = BY_NAME["dot_product_attention"]
-PROGRAMS = int(os.environ.get("TSTATIC_ATTENTIONS", "20000" if SOAK else "440"))
-SHARDS = 20
 MOST = 40
 """Programs within which a fault must be caught."""
+PROGRAMS = int(os.environ.get("TSTATIC_ATTENTIONS", "20000" if SOAK else str(4 * MOST)))
+SHARDS = 20 if SOAK else 4
 
 
 def kind_of(number: int) -> str:

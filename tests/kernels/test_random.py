@@ -20,7 +20,7 @@ from tstatic.fusion import FUSIONS
 
 CHIPS = (80, 90, 100)
 NUMBER = int(SEED)
-COUNT = int(os.environ.get("TSTATIC_SAMPLE", "2000" if ALL else "150"))
+COUNT = int(os.environ.get("TSTATIC_SAMPLE", "2000" if ALL else "100"))
 
 KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {}, {"backward": True}, {"optimizer": True})
 
