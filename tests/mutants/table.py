@@ -439,8 +439,8 @@ CACHE_KEYS = (
         "call",
         "id(mine)",
         "0",
-        (P + "test_golden.py",),
-        "one_net",
+        ("tests/optimizer/test_averages.py",),
+        "several_places",
     ),
     Mutant(
         "fusion/engine/cache.py",
