@@ -179,7 +179,6 @@ def threads():
             ready.wait()
             import tstatic as paddle
             from tstatic.ir.opdef import OPS
-from tstatic.ir.traits import Activation
             assert callable(getattr(paddle.nn.functional, name)), name
             assert OPS["tanh"].type == "tanh" and callable(paddle.static.Program.state_dict)
             assert len(OPS) > 400 and callable(paddle.nn.Transformer)
