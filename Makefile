@@ -63,7 +63,8 @@ gpt: $(VENV)/.demo  ##! Train a small GPT on Python's own library (ARGS="--place
 examples: $(VENV)/.demo  ##! Train every model of examples/, and tell what each reached (ARGS="gan" for one).
 	@$(BIN)/python examples $(ARGS)
 
-# The second ring runs whatever the first one said. Exit code 5 says that ARGS left no test in a ring, which is a failure only if it did so in both.
+# The second ring runs whatever the first one said. Exit code 5 says that ARGS left no test in a ring, which is a failure only if
+# it did so in both.
 RINGS = first=0; second=0; echo "ring 1 of 2: everything but the generated kernels"; \
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore tests/kernels -m "$(1)" $(ARGS) || first=$$?; \
 	echo "ring 2 of 2: the generated kernels in Triton's interpreter"; \

@@ -11,7 +11,6 @@ import pytest
 EXPENSIVE = 0.02
 """Seconds of a full collection behind which what is alive is set aside: about 100,000 objects take that."""
 
-
 MIDDLE_ONES = 100
 """Collections of the middle generation between full ones, ten by default."""
 

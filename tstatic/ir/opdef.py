@@ -441,16 +441,15 @@ class OpDef(Behaviour):
 class _Ops(Registry[OpDef]):
     def __init__(self) -> None:
         super().__init__()
-        self._stating: dict[type[Trait], tuple[int, tuple[str, ...]]] = {}
+        self._stating: dict[type[Trait], tuple[object, tuple[str, ...]]] = {}
 
     def loaded_with(self, kind: type[Trait]) -> tuple[str, ...]:
         """Returns the types of the loaded ops that state a trait, in the order in which they were loaded."""
-        changes = (
-            self.changes
-        )  # before the look: an entry that another thread adds meanwhile makes the next one look again
+        # Asked before the look: what another thread adds meanwhile makes the next one look again.
+        version = self.version
         known = self._stating.get(kind)
-        if known is None or known[0] != changes:
-            known = changes, tuple(type for type, definition in [*self.loaded.items()] if definition.has(kind))
+        if known is None or known[0] is not version:
+            known = version, tuple(type for type, definition in [*self.loaded.items()] if definition.has(kind))
             self._stating[kind] = known
         return known[1]
 

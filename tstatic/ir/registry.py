@@ -169,12 +169,12 @@ class Registry(MutableMapping[str, V]):
 
     Attributes:
         loaded: The entries of the modules that are imported already, and of those whose import is under way or failed.
-        changes: How often an entry was added, replaced or removed: what is derived from ``loaded`` is kept with this number.
+        version: Another object after each entry that is added, replaced or removed; what is made from ``loaded`` is kept with it.
     """
 
     def __init__(self) -> None:
         self.loaded: dict[str, V] = {}
-        self.changes = 0
+        self.version = object()
         # The globals of the bodies that registered them: each execution of a module has its own.
         self._bodies: dict[str, dict[str, Any]] = {}
 
@@ -236,11 +236,11 @@ class Registry(MutableMapping[str, V]):
 
     def __setitem__(self, key: str, value: V) -> None:
         self.loaded[key] = value
-        self.changes += 1
+        self.version = object()  # a number that two threads raise at once could come twice
 
     def __delitem__(self, key: str) -> None:
         del self.loaded[key]
-        self.changes += 1
+        self.version = object()
 
     def __iter__(self) -> Iterator[str]:
         """Iterates in sorted order, whatever was loaded first."""
