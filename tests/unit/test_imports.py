@@ -41,7 +41,7 @@ def lazy_imports(text: str) -> set[str]:
     found: set[str] = set()
     for function in source.walk(source.parsed(text)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in source.walk(function):
+            for node in ast.walk(function):
                 if isinstance(node, ast.Import):
                     found |= {alias.name.partition(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom):
