@@ -39,6 +39,9 @@ AT_ONCE = {"Lock", "RLock", "current_thread", "get_ident", "local", "main_thread
 
 INTERPRETED = "tests/interpret/"
 
+SHOWN = 6000
+"""Characters of the beginning and of the end of what a failed run printed."""
+
 
 @dataclass
 class Run:
@@ -55,8 +58,10 @@ class Run:
     output: IO[bytes]
 
     def text(self) -> str:
+        """Returns what it printed, without the middle of what is long: a crash says at the beginning where it was."""
         self.output.seek(0)
-        return self.output.read().decode(errors="replace")
+        text = self.output.read().decode(errors="replace")
+        return text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]}\n...\n{text[-SHOWN:]}"
 
 
 @dataclass(frozen=True)
@@ -231,7 +236,7 @@ def main() -> int:
                 # 5: every test of the file is left out by the markers or the machine.
                 if run.process.returncode not in (0, 5):
                     failed[run.file] += 1
-                    print(f"\n-- {run.file} (exit code {run.process.returncode})\n{run.text()[-6000:]}", flush=True)
+                    print(f"\n-- {run.file} (exit code {run.process.returncode})\n{run.text()}", flush=True)
                 run.output.close()
     for file, count in sorted(failed.items()):
         print(f"{count:3} of {given.times} runs failed: {file}")

@@ -21,6 +21,7 @@ import tstatic as paddle
 from tstatic import distributed, flags, logs, static, version
 from tstatic.comm import liveness, processes
 from tstatic.comm.group import Group
+from tstatic.comm.liveness import mesh
 from tstatic.comm.rendezvous import launch
 from tstatic.comm.transport import gloo
 from tstatic.comm.transport.gloo_transport import GlooTransport
@@ -209,9 +210,20 @@ def same(what: str, odd: int) -> None:
     world.check_same("abc" if world.rank != odd else "xyz", what)
 
 
-def another_version() -> None:
+def another_version(late: float) -> None:
+    """Rank 1 has another version, and rank 0 sends what it says ``late`` seconds after it could."""
     if distributed.get_rank() == 1:
         version.__version__ = "0.0.0"
+    else:
+        distribute, due = mesh.Mesh._distribute, list[float]()
+
+        def later(self: mesh.Mesh, selector: Any) -> None:
+            if any(b'"said"' in data for _, data in self._outbox):
+                due[:] = due or [time.monotonic() + late]
+            if not due or time.monotonic() >= due[0]:
+                distribute(self, selector)
+
+        mesh.Mesh._distribute = later  # type: ignore[method-assign]
     group()
 
 

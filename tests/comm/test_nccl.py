@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ from tests.helpers.nccl_rules import RuleError
 from tests.helpers.stream_order import OrderError
 from tstatic import flags
 from tstatic.comm.group import Group
-from tstatic.comm.transport import Part, nccl_proof
+from tstatic.comm.transport import Part, gloo, nccl_proof
 from tstatic.comm.transport.gloo_transport import GlooTransport
 from tstatic.comm.transport.host import HostTransport
 from tstatic.comm.transport.nccl import NcclError
@@ -318,7 +321,16 @@ def test_closing_destroys_the_communicators(how: str) -> None:
     assert {one.ended for one in ranks.world.comms.values()} == {"destroyed"}
 
 
-def test_what_nobody_holds_any_more_is_destroyed() -> None:
+@pytest.mark.parametrize("late", [0.0, 0.2])
+def test_what_nobody_holds_any_more_is_destroyed(late: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that created and tested it do not hold it, though they end ``late`` seconds after they answered."""
+
+    class Answers(queue.SimpleQueue[Any]):
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item)
+            time.sleep(late)
+
+    monkeypatch.setattr(gloo, "queue", SimpleNamespace(SimpleQueue=Answers, Empty=queue.Empty))
     ranks = Ranks("places", 2)
     ranks.run("sum", [[np.ones(3, np.float32)]] * 2)
     ranks.transports.clear()

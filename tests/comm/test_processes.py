@@ -72,12 +72,15 @@ def test_ranks_that_differ_are_refused_and_every_rank_says_which(pool: Pool, wha
             assert f"rank 1 of 3 has another {what} than rank 0" in trial.err(rank)
 
 
-def test_another_version_of_tstatic_is_refused_at_the_start(pool: Pool) -> None:
-    with pool.trial("another_version", 2) as trial:
+@pytest.mark.parametrize("late", [0.0, 0.3])
+def test_another_version_of_tstatic_is_refused_at_the_start(pool: Pool, late: float) -> None:
+    """A rank that has heard what ends it says what it has to say first, or the others would report its death."""
+    with pool.trial("another_version", 2, late=late) as trial:
         assert set(trial.wait(30.0 * SLACK).values()) == {1}
         for rank in range(2):
             assert "rank 1 of 2 has another tstatic version than rank 0" in trial.err(rank)
             assert "0.0.0" in trial.err(rank)
+            assert "died" not in trial.err(rank)
 
 
 def test_ranks_at_different_collectives_are_told_apart_at_once(pool: Pool) -> None:

@@ -121,6 +121,47 @@ def test_a_variable_is_not_declared_again_as_another(other: dict[str, Any], erro
     assert block.create_var(name="open", shape=[4], dtype="int64") is open_one
 
 
+def test_a_variable_takes_the_shapes_that_data_takes() -> None:
+    block = static.default_main_program().global_block()
+    for shape, sizes in (([None, 3], (-1, 3)), ((np.int64(2), -1), (2, -1)), (4, (4,)), ([], ()), (None, ())):
+        var = block.create_var(name="v", shape=shape)
+        assert var.shape == sizes
+        assert block.create_var(name="v", shape=shape) is var
+        block._remove_var("v")
+
+
+@pytest.mark.parametrize(
+    ("shape", "error"),
+    [
+        ([1.5, 2], ProgramTypeError),
+        ([True, 2], ShapeError),
+        ("23", ProgramTypeError),
+        ({2: 3}, ProgramTypeError),
+        ([[1], 2], ProgramTypeError),
+        ([-2, 3], ShapeError),
+        ([1 << 40, 1 << 40], ShapeError),
+    ],
+)
+def test_a_shape_that_is_none_is_refused_and_changes_nothing(shape: Any, error: type[Exception]) -> None:
+    program = static.default_main_program()
+    block = program.global_block()
+    var = block.create_var(name="there", shape=[2, 3], dtype="float32")
+    text = program.to_string(with_details=True)
+
+    def assign() -> None:
+        var.shape = shape
+
+    for call in (
+        lambda: block.create_var(name="new", shape=shape),
+        lambda: block.create_var(name="there", shape=shape),
+        assign,
+    ):
+        with pytest.raises(error, match=r"'(item of )?shape'|the shape") as raised:
+            call()
+        assert raised.value.fix  # type: ignore[attr-defined]
+    assert program.to_string(with_details=True) == text
+
+
 def test_names_of_variables() -> None:
     helper = LayerHelper("mine")
     assert helper.create_variable(shape=[2], dtype="float32").name == "_generated_var_0"

@@ -128,7 +128,8 @@ def _variable(draw: Any, block: Block, name: str, wheres: st.SearchStrategy[Any]
             regularizer=draw(st.sampled_from([None, L1Decay(0.5), L2Decay(1e-4), L2Decay(float("inf"))])), **common,
         )  # fmt: skip
     else:
-        shape = draw(st.one_of(st.none(), st.lists(st.integers(-1, 2**40), max_size=3)))
+        sizes = st.lists(st.integers(-1, 2**40), max_size=1) | st.lists(st.integers(-1, 2**19), max_size=3)
+        shape = draw(st.one_of(st.none(), sizes))
         var = Variable(block, name, shape, draw(st.sampled_from([None, dtype])), **common)
     var._persistable = draw(st.booleans())
     var.initialised = draw(st.booleans())

@@ -221,6 +221,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
     "dtype of a variable": ("blocks/0/vars/0/dtype", "float33", "'float32'"),
     "size below -1": ("blocks/0/vars/0/shape", [-2], ">= -1"),
     "size beyond 2**62": ("blocks/0/vars/0/shape", [2**63], "4611686018427387904"),
+    "more than 2**60 elements": ("blocks/0/vars/0/shape", [2**30, -1, 2**30], "addressed"),
     "shape of 65 sizes": ("blocks/0/vars/0/shape", [1] * 65, "64"),
     "parameter of unknown size": ("blocks/0/vars/1/shape", [-1, 3], "known sizes"),
     "parameter without shape": ("blocks/0/vars/1/shape", None, "known sizes"),

@@ -76,8 +76,9 @@ class Processes:
             )
         self.host = mesh.host
         self._levels = Hierarchy(store, self.rank, self.size, mesh.host, self._wait)
-        self.check_same(version.__version__, "tstatic version")
+        # Before the first exchange: a rank that ends by what it heard must have sent what it said.
         exits.guard(self.monitor, self.close)
+        self.check_same(version.__version__, "tstatic version")
         get_logger("dist").info("rank %d of %d: connected, through %s", self.rank, self.size, mesh.host)
 
     # ------------------------------------------------------------------------------------------------------- collectives

@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
-
-import numpy as np
 
 from tstatic.errors import DTypeError, EmptyNameError, ProgramError, ProgramTypeError, ShapeError, TstaticError, shown
 from tstatic.guards import Guarded
 from tstatic.ir import names
 from tstatic.ir.attrs import LOD
-from tstatic.ir.checks import MAX_ELEMENTS, check_int, check_type
+from tstatic.ir.checks import check_int, check_type
 from tstatic.ir.export import BUILT_WITH_FLUID, door
 from tstatic.ir.names import DEVICE, NAME_SCOPE
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
-from tstatic.ir.types import UNKNOWN, DType, dtype_of, int64, numel
+from tstatic.ir.types import UNKNOWN, DType, dtype_of, int64
+from tstatic.ir.variable import check_shape
 from tstatic.where import show, user_line
 
 # ----------------------------------------------------------------------------------------------------- default programs
@@ -129,40 +127,6 @@ def _refusal(
     function: str, name: str | None, error: type[TstaticError], what: str, expected: object, received: object, fix: str
 ) -> TstaticError:
     return error(what, expected=expected, received=received, fix=fix, op=function, var=name)
-
-
-def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
-    """Returns a declared shape as a tuple of ints, -1 for unknown sizes; messages name ``function`` and ``name``.
-
-    Raises:
-        ProgramTypeError: If it is not a list, or holds something else than ints and ``None``.
-        ShapeError: For a size below -1, or more elements than can be addressed.
-    """
-    wrong = partial(_refusal, function, name)
-    # One number is the size of one axis.
-    if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
-        shape = [shape]
-    if not isinstance(shape, list | tuple):
-        what = f"The type of 'shape' in {function} must be list or tuple"
-        ints = "a list of ints; None or -1 for an unknown size"
-        raise wrong(ProgramTypeError, what, ints, shown(shape), "pass shape=[None, 3], for example")
-    done = []
-    fix = "replace it by a number, None or -1"
-    for size in shape:
-        if size is None:
-            size = UNKNOWN
-        if not isinstance(size, int | np.integer):
-            what = f"The type of 'item of shape' in {function} must be int"
-            raise wrong(ProgramTypeError, what, "ints; None or -1 for an unknown size", shown(size), fix)
-        if isinstance(size, bool) or size < UNKNOWN:
-            what = f"'shape' in {function} holds something that is not a size"
-            raise wrong(ShapeError, what, "ints of at least 0; None or -1 for an unknown size", repr(shape), fix)
-        done.append(int(size))
-    # Unknown sizes and 0 left out: the others alone may be too large.
-    if numel([s for s in done if s > 0]) > MAX_ELEMENTS:
-        what = f"the shape in {function} has more elements than can be addressed"
-        raise wrong(ShapeError, what, "fewer than 2**60 elements", repr(shape), "check the sizes")
-    return tuple(done)
 
 
 @export("static.data")

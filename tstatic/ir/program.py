@@ -15,7 +15,7 @@ from tstatic.ir.hooks import ProgramForms, ProgramView, hooks, text_of
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import OperatorBase, OpRole
 from tstatic.ir.types import dtype_of
-from tstatic.ir.variable import VariableBase
+from tstatic.ir.variable import VariableBase, check_shape
 from tstatic.no_effect import PRINTS, no_effect
 from tstatic.undo import HERE, NotedAttributes, NotedDict, NotedList, put_back, take_off
 from tstatic.where import Where, show, user_line
@@ -74,7 +74,7 @@ class Variable(VariableBase):
         self.__dict__.update(
             block=block,
             name=name,
-            _shape=None if shape is None else tuple(map(int, shape)),
+            _shape=None if shape is None else check_shape(shape, "create_var", name),
             _dtype=None if dtype is None else dtype_of(dtype),
             _persistable=persistable,
             _stop_gradient=stop_gradient,

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError, near
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError, near, shown
+from tstatic.ir.checks import MAX_ELEMENTS
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.methods import VariableMethods
-from tstatic.ir.types import DType, Meta, Shape, dtype_of
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, numel
 from tstatic.logs import warn_user
 from tstatic.undo import HERE, NotedAttributes
 
@@ -32,6 +33,43 @@ later op."""
 def _undecide(own: dict[str, Any], stops: bool, origin: StopOrigin) -> None:
     """Undoes :meth:`VariableBase._decide`."""
     own["_stop_gradient"], own["_stop_origin"] = stops, origin
+
+
+def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
+    """Returns a declared shape as a tuple of ints, -1 for unknown sizes; messages name ``function`` and ``name``.
+
+    Raises:
+        ProgramTypeError: If it is not a list, or holds something else than ints and ``None``.
+        ShapeError: For a size below -1, or more elements than can be addressed.
+    """
+
+    def wrong(error: type[TstaticError], what: str, expected: str, received: str, fix: str) -> TstaticError:
+        return error(what, expected=expected, received=received, fix=fix, op=function, var=name)
+
+    # One number is the size of one axis.
+    if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
+        shape = [shape]
+    if not isinstance(shape, list | tuple):
+        what = f"The type of 'shape' in {function} must be list or tuple"
+        ints = "a list of ints; None or -1 for an unknown size"
+        raise wrong(ProgramTypeError, what, ints, shown(shape), "pass shape=[None, 3], for example")
+    done = []
+    fix = "replace it by a number, None or -1"
+    for size in shape:
+        if size is None:
+            size = UNKNOWN
+        if not isinstance(size, int | np.integer):
+            what = f"The type of 'item of shape' in {function} must be int"
+            raise wrong(ProgramTypeError, what, "ints; None or -1 for an unknown size", shown(size), fix)
+        if isinstance(size, bool) or size < UNKNOWN:
+            what = f"'shape' in {function} holds something that is not a size"
+            raise wrong(ShapeError, what, "ints of at least 0; None or -1 for an unknown size", repr(shape), fix)
+        done.append(int(size))
+    # Unknown sizes and 0 left out: the others alone may be too large.
+    if numel([s for s in done if s > 0]) > MAX_ELEMENTS:
+        what = f"the shape in {function} has more elements than can be addressed"
+        raise wrong(ShapeError, what, "fewer than 2**60 elements", repr(shape), "check the sizes")
+    return tuple(done)
 
 
 class VariableBase(VariableMethods, NotedAttributes):
@@ -66,7 +104,7 @@ class VariableBase(VariableMethods, NotedAttributes):
             ProgramError: If it has another ``lod_level`` or ``persistable``.
         """
         properties: dict[str, tuple[type[TstaticError], object, Callable[[Any], object]]] = {
-            "shape": (ShapeError, self._shape, lambda shape: tuple(map(int, shape))),
+            "shape": (ShapeError, self._shape, lambda shape: check_shape(shape, "create_var", self.name)),
             "dtype": (DTypeError, self._dtype, dtype_of),
             "lod_level": (ProgramError, self.lod_level, int),
             "persistable": (ProgramError, self.persistable, bool),
@@ -124,7 +162,7 @@ class VariableBase(VariableMethods, NotedAttributes):
 
     @shape.setter
     def shape(self, shape: Sequence[int]) -> None:
-        self._shape = tuple(int(s) for s in shape)
+        self._shape = check_shape(shape, "Variable.shape", self.name)
         self._touch()
 
     @property

@@ -11,11 +11,12 @@ from tstatic.errors import ProgramError, ProgramTypeError, TstaticError, shown
 from tstatic.ir import names
 from tstatic.ir.build import LayerNamer, check_variable, emit
 from tstatic.ir.checks import check_axis, check_int, check_length, check_type
-from tstatic.ir.declare import check_shape, default_dtype, default_main_program, default_startup_program, program_guard
 from tstatic.ir.declare import create_parameter as add_parameter
+from tstatic.ir.declare import default_dtype, default_main_program, default_startup_program, program_guard
 from tstatic.ir.opdef import export, op_def
 from tstatic.ir.program import Operator, Parameter, Program, Variable
 from tstatic.ir.types import DType, dtype_of
+from tstatic.ir.variable import check_shape
 from tstatic.nn.clip import check_clip
 from tstatic.nn.initializer import Constant, Initializer, global_initializer
 from tstatic.nn.initializer import default_initializer as standard_initializer

@@ -176,13 +176,16 @@ def bounded(call: Callable[[], T], seconds: float, name: str = "tstatic-store") 
             done.put((None, error))
 
     # A daemon: Python must be able to end while torch hangs.
-    threading.Thread(target=run, name=name, daemon=True).start()
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
     try:
         value, error = done.get(timeout=seconds)
     except queue.Empty:
         raise TimeoutError(
             f"no answer within {seconds:.3g} s: another program holds that port, or the store hangs"
         ) from None
+    # It has answered, and holds what the call used until it has ended: nothing may be destroyed there, behind the caller's back.
+    thread.join()
     if error is not None:
         raise error
     return value  # type: ignore[return-value]
