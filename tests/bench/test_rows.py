@@ -185,7 +185,7 @@ def test_no_gpu_is_said_by_the_exit_code(parts: Any) -> None:
 def test_a_part_that_hangs_is_ended(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "CONTACT_S", 2.0 * pace())  # the script has begun by then
     monkeypatch.setattr(scripts, "GRACE_S", 0.3)
-    done = parts(contact="time.sleep(100)")
+    done = parts(contact="time.sleep(1000)")
     assert (done.code, done.begun) == (1, ["contact", "ring", "ring", "rows"])
     assert [line.get("code") for line in done.lines if line["what"] == "part"] == [None, 0, 0, 0]
 

@@ -105,7 +105,7 @@ def nccl_suffers(folder: str, kind: str) -> None:
         if victim and kind == "raises":
             raise ValueError("planted")
         if victim and kind == "sleeps":
-            time.sleep(60.0)
+            time.sleep(1000.0)
         if victim and kind == "leaves":
             return
         feed = dict(net.feed)

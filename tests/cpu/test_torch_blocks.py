@@ -13,6 +13,7 @@ import pytest
 
 import tstatic as paddle
 from tests.bench.scripts import script
+from tests.helpers.own_process import run_alone
 from tstatic import devices, static
 from tstatic.devices.torch.device import DEVICE, TorchDevice
 from tstatic.devices.torch.forms import Blocks, ForeignBlock, Taking, watching
@@ -144,6 +145,44 @@ def test_the_memory_report_counts_blocks() -> None:
     assert report.peak_bytes == run.session.plan.arena_bytes + report.foreign_bytes
     assert report.to_dict()["foreign_bytes"] == report.foreign_bytes
     assert "blocks of the device's library" in str(report)
+
+
+SEVERAL = """
+import threading, time
+import torch
+from tstatic.devices.torch.forms import watching
+
+made, before = [], torch._ops.OpOverload.__init__
+
+def slowly(self, *args, **more):
+    before(self, *args, **more)
+    made.append(str(self))
+    time.sleep(0.05)
+
+torch._ops.OpOverload.__init__ = slowly
+together = threading.Barrier(2)
+
+def work():
+    together.wait()
+    with watching(torch):
+        torch.empty(0).set_(torch.ones(3))
+
+threads = [threading.Thread(target=work) for _ in range(2)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+assert made and len(made) == len({*made}), made
+with watching(torch):
+    torch.empty(0).set_(torch.ones(3))
+print("done")
+"""
+
+
+def test_several_threads_that_watch_make_each_of_torchs_operators_once() -> None:
+    """torch keeps the address of an operator's Python object: of two that are made at once, one is freed, and used."""
+    done = run_alone(SEVERAL)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-2000:]
 
 
 def test_a_result_that_is_an_input_or_larger_than_the_value_is_copied() -> None:

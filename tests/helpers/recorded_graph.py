@@ -11,6 +11,10 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tstatic.devices.torch.forms import make_operators
+
+make_operators(torch)  # replicas capture at the same time
+
 REFUSED = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "is_nonzero")
 """What waits for the device to know a value or a size."""
 _BY_THE_HOST = ("aten::set_", "aten::record_stream")

@@ -13,12 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from tstatic.forks import taken_by_forks
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.recording import Call
 from tstatic.ir.torch_tables import Tables
+from tstatic.locks import rlock
 
 _NUMBERS = itertools.count()
+
+_operators: list[Any] = []
+_making = taken_by_forks(rlock())
 
 
 class ForeignBlock:
@@ -367,6 +372,19 @@ def _tensors_in(torch: Any, values: Any) -> Iterator[Any]:
             yield from _tensors_in(torch, one)
 
 
+def make_operators(torch: Any) -> None:
+    """Makes torch's Python objects of all operators; call it before threads enter modes that see torch's calls.
+
+    torch keeps the address of an operator's object, which it makes when a mode first sees a call of it. Of two that threads make at
+    the same time one is freed, and may be the one whose address is kept.
+    """
+    with _making:
+        if not _operators:
+            schemas = torch._C._jit_get_all_schemas()
+            names = [(one.name[6:], one.overload_name or "default") for one in schemas if one.name.startswith("aten::")]
+            _operators[:] = [getattr(getattr(torch.ops.aten, name), overload) for name, overload in names]
+
+
 class Watched:
     """What torch allocated while it was watched.
 
@@ -412,5 +430,6 @@ def watching(torch: Any) -> Iterator[Watched]:
             found.most_bytes = max(found.most_bytes, sum(size for _, size in alive.values()))
             return made
 
+    make_operators(torch)
     with Watch():
         yield found
