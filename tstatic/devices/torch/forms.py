@@ -23,6 +23,7 @@ from tstatic.locks import rlock
 _NUMBERS = itertools.count()
 
 _operators: list[Any] = []
+"""torch's objects of its operators, once they have been made."""
 _making = taken_by_forks(rlock())
 
 
