@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import itertools
 import json
 import os
 import signal
@@ -11,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,9 @@ from tests.helpers import child
 from tests.helpers.patience import pace
 
 ROOT = Path(__file__).parents[2]
+
+PORTS = range(20_000, 32_768, 64)
+"""The first ports of those that processes take: Linux gives none of them by itself, to servers or connections."""
 
 SLACK = 3.0 * pace()
 """Deadlines are so many times what is promised: the machine may be busy."""
@@ -30,9 +36,26 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": child.python_path()} | more
 
 
+@cache
+def _ports() -> Iterator[int]:
+    """Ports that no other process that runs tests takes, again and again."""
+    folder = Path(tempfile.gettempdir(), "tstatic-test-ports")
+    folder.mkdir(exist_ok=True)
+    for first in PORTS:
+        held = os.open(folder / str(first), os.O_CREAT | os.O_RDWR)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process has ended
+            return itertools.cycle(range(first, first + PORTS.step))
+        os.close(held)
+    raise RuntimeError(f"all of {PORTS} are taken: more than {len(PORTS)} processes run tests")
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
+    """Returns a port at which nobody listens, and which no other process that runs tests takes."""
+    for port in itertools.islice(_ports(), PORTS.step):
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
+    raise RuntimeError("somebody listens at all ports of this process")
 
 
 class Trial:
