@@ -20,13 +20,12 @@ from tstatic.formats.schema import (
 from tstatic.ir import edit
 from tstatic.ir.budget import STEP, Budget, building
 from tstatic.ir.build import append_op
-from tstatic.ir.checks import MAX_ELEMENTS
 from tstatic.ir.composed import composed_op
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.names import FreeNames, guard
 from tstatic.ir.opdef import EMPTY, OPS, OpDef, Slot, op_def
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
-from tstatic.ir.types import DTYPES, numel
+from tstatic.ir.types import DTYPES, is_addressable
 from tstatic.where import Where
 
 MAX_NESTING = 1_000
@@ -191,7 +190,7 @@ class _Restore:
                 place, f"variable '{desc.name}' has a dtype that tstatic lacks", f"one of {', '.join(DTYPES)}",
                 repr(desc.dtype), near(desc.dtype, DTYPES) or "use one of these", var=desc.name,
             )  # fmt: skip
-        if numel([size for size in desc.shape or () if size > 0]) > MAX_ELEMENTS:
+        if not is_addressable(desc.shape or ()):
             raise self.refuse(
                 place, f"variable '{desc.name}' has more elements than can be addressed", "fewer than 2**60 elements",
                 f"{list(desc.shape or ())}", "write smaller sizes, or -1 for an unknown one", var=desc.name,

@@ -27,7 +27,7 @@ from tstatic.errors import (
     near,
     shown,
 )
-from tstatic.ir.types import UNKNOWN, DType, normalize_axis
+from tstatic.ir.types import UNKNOWN, DType, is_addressable, normalize_axis
 
 T = TypeVar("T")
 Items = TypeVar("Items", bound=Collection[Any])
@@ -40,8 +40,6 @@ INDICES = ("int64", "int32")
 
 ANY_RANK = 1 << 10
 """``range(1, ANY_RANK)`` are the ranks from 1 upwards."""
-MAX_ELEMENTS = (1 << 60) - 1
-"""The largest number of elements: 2**60 of 8 bytes, the widest dtype, are 2**63 bytes, which an int64 cannot count."""
 
 
 class Shaped(Protocol):
@@ -573,8 +571,7 @@ def check_sizes(shape: Sequence[int], arg: str = "shape", function: str = "", *,
                 fix = "take the size from paddle.shape(x)[0], or use paddle.full_like(x, ...) for a value shaped like x"
             what, wanted = f"{subject(arg, function)} {wrong}", f"sizes of at least {max(least, 0)}"
             raise _wrong_argument(ShapeError, what, wanted, list(shape), fix, "", function)
-    # Unknown sizes and 0 count as 1: the others alone may be too large.
-    if math.prod(max(int(size), 1) for size in shape) > MAX_ELEMENTS:
+    if not is_addressable(shape):
         what, wanted = f"{subject(arg, function)} has more elements than can be addressed", "fewer than 2**60 elements"
         raise _wrong_argument(ShapeError, what, wanted, list(shape), f"check the {arg}", "", function)
 

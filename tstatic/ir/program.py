@@ -316,7 +316,8 @@ class Block(NotedAttributes):
     def create_var(self, *, name: str | None = None, **kwargs: Any) -> Variable:
         """Adds a variable, or returns the one of that name; an ``initializer`` appends the op that fills it to this block.
 
-        Raises ShapeError, DTypeError or ProgramError if the one of that name has another shape, dtype, lod_level or persistable.
+        Raises a ProgramTypeError or ShapeError for a shape that is none, and a ShapeError, DTypeError or ProgramError if the one of
+        that name has another shape, dtype, lod_level or persistable.
         """
         name = names.generate("_generated_var") if name is None else name
         initializer, kind = kwargs.pop("initializer", None), kwargs.pop("type", None)

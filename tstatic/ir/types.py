@@ -280,6 +280,15 @@ def numel(shape: Sequence[int]) -> int:
     return UNKNOWN if UNKNOWN in shape else math.prod(shape)
 
 
+MAX_ELEMENTS = (1 << 60) - 1
+"""The largest number of elements: 2**60 of 8 bytes, the widest dtype, are 2**63 bytes, which an int64 cannot count."""
+
+
+def is_addressable(shape: Sequence[int]) -> bool:
+    """Returns whether a value of the shape has at most :data:`MAX_ELEMENTS` elements; unknown sizes and 0 count as 1."""
+    return math.prod(max(int(size), 1) for size in shape) <= MAX_ELEMENTS
+
+
 def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
     """Maps a negative axis to its positive number.
 

@@ -9,10 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError, near, shown
-from tstatic.ir.checks import MAX_ELEMENTS
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.methods import VariableMethods
-from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, numel
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, is_addressable
 from tstatic.logs import warn_user
 from tstatic.undo import HERE, NotedAttributes
 
@@ -65,8 +64,7 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
             what = f"'shape' in {function} holds something that is not a size"
             raise wrong(ShapeError, what, "ints of at least 0; None or -1 for an unknown size", repr(shape), fix)
         done.append(int(size))
-    # Unknown sizes and 0 left out: the others alone may be too large.
-    if numel([s for s in done if s > 0]) > MAX_ELEMENTS:
+    if not is_addressable(done):
         what = f"the shape in {function} has more elements than can be addressed"
         raise wrong(ShapeError, what, "fewer than 2**60 elements", repr(shape), "check the sizes")
     return tuple(done)
